@@ -1,0 +1,63 @@
+"""Commands that come out of a scheduler: all it ever asks of a driver (live runtime or simulator)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from framepool.engine.scheduling.events import DropReason
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One stage of a batch's route. The worker may start within [earliest_ns, latest_ns] and refuses outside it.
+
+    `start_ns`/`end_ns` are the reserved (predicted) times: workers order their queue by `start_ns`. earliest_ns may
+    lie before start_ns: a worker never idles when work is ready.
+    """
+
+    stage: int
+    worker_id: str
+    earliest_ns: int
+    latest_ns: int
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """Run `frames` (ids, in batch order) as one batch through `hops`, consecutive stages of `pipeline_id`.
+
+    hops[0].stage is 0 for fresh frames; a policy that decides stage by stage (reactive) sends one hop at a time, and
+    then hops[0].stage > 0 takes each frame's activations from where its last batch left them.
+    """
+
+    batch_id: int
+    pipeline_id: str
+    frames: tuple[int, ...]
+    hops: tuple[Hop, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """The frame's detections are published; `in_time` = published no later than its deadline. Ends the frame."""
+
+    frame_id: int
+    in_time: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """The frame ends without detections. Ends the frame."""
+
+    frame_id: int
+    reason: DropReason
+
+
+@dataclass(frozen=True, slots=True)
+class WakeAt:
+    """Send a `Tick` at `at_ns`; replaces any earlier `WakeAt`."""
+
+    at_ns: int
+
+
+Command = Dispatch | Complete | Drop | WakeAt

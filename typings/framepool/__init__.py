@@ -1,0 +1,1 @@
+../../framepool/__init__.py
