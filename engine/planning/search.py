@@ -1,0 +1,262 @@
+"""Solves the program of `program`: a bound, a strong start, exact pruning by prices, then branch and bound.
+
+Theory. The linear relaxation has few rows (pools, classes, demands) and gives a bound z_lp and prices: lambda for a unit
+of each demand row, pi for a device of each pool. Multiplying the program's rows by them shows, for *every* solution,
+
+    z <= z_lp - sum_t D_t,   D_t = sum_k pi_k * n_tk / s_tk - lambda_t * min_k(n_tk * v_tk) >= 0.
+
+D_t is what a template wastes against the prices: by being dear in itself, and by rounding its counts up. So once a plan
+of value z_lb is known, a template whose least D_t over counts >= 1 exceeds z_lp - z_lb is in no better plan, and counts
+whose D_t does are not either. First the program over the best-priced templates alone gives z_lb; what then survives is
+mostly a few dozen templates, over which HiGHS proves the rest. Cost: one linear program over all templates, two small
+integer programs. Nothing is lost: the reported bound covers the templates left out.
+
+Plans of equal z differ in what they are worth live, so a last program looks among them (`settle`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from framepool.engine.planning.linear import RowBuilder, solve_linear
+from framepool.engine.planning.program import Program
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+_START_TEMPLATES = 60  # per model, in the first integer program: enough to hold a best plan in most cases tried
+_SETTLE_TEMPLATES = 60  # per model, in the tie-breaking program
+_SETTLE_NODES = 300  # bounds tie-breaking by work, not by time: the same answer on any machine
+_SETTLE_KEEPS = 1e-7  # share of z that tie-breaking may give up
+_TRANSFER_PRICE = 0.02  # one more stage counts as this share of the SLO
+_DEVICE_PRICE = 1e-4  # all devices together count as this share of the SLO
+_SPARE_WORTH = 0.01  # doubling the load that fits counts as this share of the SLO
+
+
+@dataclass(frozen=True, slots=True)
+class SearchLimits:
+    """`gap` is the relative gap at which a plan counts as best. `z_cap`: more than this is not looked for."""
+
+    gap: float = 1e-4
+    time_limit_s: float = 10.0
+    z_cap: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """`counts` [E] of the program's (template, stage) pairs; `bound` on the best ``min(z, z_cap)``, proven."""
+
+    counts: IntArray
+    objective: float
+    bound: float
+
+
+def maximise(program: Program, limits: SearchLimits) -> SearchResult | None:
+    """Counts of (nearly) greatest z; None where the fixed demands can't be met."""
+    first = solve_linear(program.relaxation(1.0))
+    if first is None:
+        return None
+    if first.value <= 0:
+        # Nothing is left for what grows with z; still find counts that meet what is fixed.
+        return _integer(program, 1.0, limits, np.ones(program.size, dtype=bool), None, None)
+    unit = first.value
+    relaxed = solve_linear(program.relaxation(unit)) or first
+    top = unit * relaxed.value
+    bound = min(top, limits.z_cap)
+    prices = _Prices(program, relaxed.row_dual)
+
+    chosen = _best_priced(program, prices.reduced, _START_TEMPLATES)
+    used = relaxed.x[: program.size] > 1e-9
+    start = _integer(program, unit, limits, chosen | used, None, None)
+    if start is not None and start.objective >= bound / (1 + limits.gap):
+        return SearchResult(start.counts, start.objective, max(bound, start.objective))
+    complete = bool((chosen | used).all())
+    if complete or start is None:
+        best = start if complete else _integer(program, unit, limits, np.ones(program.size, dtype=bool), None, None)
+        return (
+            None
+            if best is None
+            else SearchResult(best.counts, best.objective, min(best.bound, max(top, best.objective)))
+        )
+
+    # Whatever is left out below is in no plan better than `settled`.
+    settled = start.objective * (1 + 0.9 * limits.gap)
+    most = prices.most_counts((top - settled) / unit)
+    keep = most[program.e_first[:-1]] > 0
+    best = _integer(program, unit, limits, keep | (start.counts[program.e_first[:-1]] > 0), most, start.counts)
+    if best is None or best.objective < start.objective:
+        best = SearchResult(start.counts, start.objective, top if best is None else best.bound)
+    return SearchResult(best.counts, best.objective, max(best.objective, min(top, max(best.bound, settled))))
+
+
+def settle(program: Program, found: SearchResult, limits: SearchLimits) -> SearchResult:
+    """Among plans of (nearly) the same ``min(z, z_cap)``, the one that serves the demands best.
+
+    In this order of weight: least latency relative to the SLO, averaged over models with the load on the templates that
+    are fastest; fewer transfers (each as 2 % of the SLO); room for more load, up to twice the demand (1 % of the SLO);
+    fewer devices. With z above `z_cap`, throughput nobody asked for is given up for latency. The answer does not
+    depend on the machine's speed. Bound and objective stay true: the objective is that of the new counts.
+    """
+    target = min(found.objective, limits.z_cap) * (1 - _SETTLE_KEEPS)
+    if target <= 0 or not math.isfinite(target):
+        return found
+    models = max(1, len(program.wants))
+    price = (program.relative_latency + _TRANSFER_PRICE * (program.n_stages - 1)) / models
+    relaxed = solve_linear(program.relaxation(target, price=price, z=target))
+    mine = found.counts[program.e_first[:-1]] > 0
+    if relaxed is None:
+        return found
+    reduced = price + _Prices(program, relaxed.row_dual).reduced
+    keep = _best_priced(program, reduced, _SETTLE_TEMPLATES) | (relaxed.x[: program.size] > 1e-9) | mine
+    small = program.subset(keep)
+    stages = keep[program.e_template]
+    counts = _settled_counts(small, price[keep], target, found.counts[stages], limits)
+    if counts is None:
+        return found
+    full = np.zeros_like(found.counts)
+    full[stages] = counts
+    z = program.objective(full)
+    if not program.fits(full) or min(z, limits.z_cap) < min(found.objective, limits.z_cap) * (1 - 1e-6):
+        return found
+    return SearchResult(full, z, max(found.bound, z))
+
+
+class _Prices:
+    """Prices of the relaxation, in its unit: `reduced` [T] is what a unit of a template's rate wastes."""
+
+    def __init__(self, program: Program, row_dual: FloatArray) -> None:
+        pools, classes = len(program.p_class), len(program.class_counts)
+        self.program = program
+        pool = np.abs(row_dual[:pools])
+        demand = np.abs(row_dual[pools + classes :])
+        self.worth = np.zeros(program.size)
+        for m in range(len(program.wants)):
+            mine = slice(int(program.first_template[m]), int(program.first_template[m + 1]))
+            rows = demand[program.d_first[m] : program.d_first[m + 1]]
+            reaching = np.concatenate([np.cumsum(rows[::-1])[::-1], [0.0]])  # the rows that a template counts in
+            self.worth[mine] = reaching[program.tightest[mine]]
+        self.device = pool[program.e_pool] / program.e_share  # [E], price of one virtual device
+        cost = np.add.reduceat(self.device / program.e_rate, program.e_first[:-1]) if program.size else self.worth
+        self.reduced = cost - self.worth
+
+    def most_counts(self, slack: float) -> IntArray:
+        """int64 [E]: greatest counts whose waste stays within `slack` (in the relaxation's unit); 0: leave out.
+
+        A template's waste is least, for a given count of one stage, when its rate is just what that count allows.
+        Only those rates need a look: between them waste grows or falls linearly in the rate.
+        """
+        program = self.program
+        out = np.zeros(len(program.e_template), dtype=np.int64)
+        unit_rate = program.e_rate
+        limit = program.class_counts[program.e_class] * program.e_share
+        order = program.e_first
+        for k in (int(v) for v in np.unique(program.n_stages)):
+            templates = np.flatnonzero(program.n_stages == k)
+            entries = order[templates][:, None] + np.arange(k)  # [T_k, k]
+            rate, device, most = unit_rate[entries], self.device[entries], limit[entries]
+            top = (rate * most).min(axis=1)
+            for i in range(k):
+                steps = np.arange(1, int(most[:, i].max(initial=0)) + 1)
+                x = rate[:, i][:, None] * steps  # [T_k, J]
+                need = np.ceil(x[:, None, :] / rate[:, :, None] - 1e-9)  # [T_k, k, J]
+                waste = (device[:, :, None] * need).sum(axis=1) - self.worth[templates][:, None] * x
+                fine = (waste <= slack + 1e-9) & (x <= top[:, None] * (1 + 1e-9))
+                for j in range(k):
+                    out[entries[:, j]] = np.maximum(
+                        out[entries[:, j]], np.where(fine, need[:, j], 0).max(axis=1, initial=0).astype(np.int64)
+                    )
+        return out
+
+
+def _best_priced(program: Program, reduced: FloatArray, per_model: int) -> NDArray[np.bool_]:
+    """bool [T]: the `per_model` templates of each model with the least reduced cost."""
+    keep = np.zeros(program.size, dtype=bool)
+    for m in range(len(program.wants)):
+        mine = np.arange(program.first_template[m], program.first_template[m + 1])
+        keep[mine[np.argsort(reduced[mine], kind="stable")[:per_model]]] = True
+    return keep
+
+
+def _integer(
+    program: Program,
+    unit: float,
+    limits: SearchLimits,
+    keep: NDArray[np.bool_],
+    count_limit: IntArray | None,
+    start_counts: IntArray | None,
+) -> SearchResult | None:
+    """Branch and bound over the templates of `keep`; counts come back for all of the program's entries."""
+    small = program.subset(keep)
+    stages = keep[program.e_template]
+    limit = count_limit[stages] if count_limit is not None else None
+    start_small = start_counts[stages] if start_counts is not None else None
+    if limit is not None and start_small is not None:
+        limit = np.maximum(limit, start_small)
+    linear, columns = small.integer_program(unit, z_cap=limits.z_cap, count_limit=limit)
+    start = None
+    if start_small is not None:
+        start = np.zeros(columns.size)
+        start[: columns.n] = small.capacity(start_small) / unit
+        start[columns.n : columns.pools] = start_small
+        start[columns.pools : columns.z] = small.pool_devices(start_small)
+        start[columns.z] = min(small.objective(start_small), limits.z_cap) / unit
+        if program.one_per_sequence:
+            start[columns.choice :] = start_small[small.e_first[:-1]] > 0
+    solved = solve_linear(linear, gap=limits.gap / 4, time_limit_s=limits.time_limit_s, start=start)
+    if solved is None:
+        return None
+    counts = small.trimmed(np.rint(solved.x[columns.n : columns.pools]).astype(np.int64))
+    if not small.fits(counts):
+        return None
+    full = np.zeros(len(program.e_template), dtype=np.int64)
+    full[stages] = counts
+    objective = program.objective(full)
+    return SearchResult(full, objective, max(objective, solved.bound * unit))
+
+
+def _settled_counts(
+    program: Program, price: FloatArray, target: float, start_counts: IntArray, limits: SearchLimits
+) -> IntArray | None:
+    """Counts that carry `target` times the demands at least cost; None where the search finds none."""
+    linear, columns = program.integer_program(target)
+    total_devices = max(1, int(program.class_counts.sum()))
+    # Columns y [T], the load at z = 1 on each template, join those of the program; y <= x / target.
+    t_count, size = program.size, columns.size
+    y = np.arange(size, size + t_count)
+    cost = np.concatenate([linear.cost, -price])
+    cost[columns.pools : columns.z] = -_DEVICE_PRICE / total_devices
+    cost[columns.z] = _SPARE_WORTH
+    lower = np.concatenate([linear.lower, np.zeros(t_count)])
+    upper = np.concatenate([linear.upper, np.full(t_count, np.inf)])
+    lower[columns.z], upper[columns.z] = 1.0, 2.0  # in units of `target`
+    rows = RowBuilder()
+    rows.block(linear.row_lower, linear.row_upper)
+    rows.add(linear.rows, linear.columns, linear.values)
+    row = rows.block(np.full(t_count, -np.inf), np.zeros(t_count))
+    rows.add(row + np.arange(t_count), y, np.ones(t_count))
+    rows.add(row + np.arange(t_count), np.arange(t_count), np.full(t_count, -1.0))
+    program.add_load_rows(rows, y)
+    integer = np.concatenate([linear.integer, np.zeros(t_count, dtype=bool)])
+    start = np.zeros(size + t_count)
+    capacity = program.capacity(start_counts) / target
+    start[:t_count] = capacity
+    start[columns.n : columns.pools] = start_counts
+    start[columns.pools : columns.z] = program.pool_devices(start_counts)
+    start[columns.z] = min(program.objective(start_counts) / target, 2.0)
+    start[y] = capacity
+    if program.one_per_sequence:
+        start[columns.choice : size] = start_counts[program.e_first[:-1]] > 0
+    solved = solve_linear(
+        rows.program(cost, lower, upper, integer),
+        gap=1e-3,
+        time_limit_s=limits.time_limit_s,
+        node_limit=_SETTLE_NODES,
+        start=start,
+    )
+    if solved is None:
+        return None
+    return program.trimmed(np.rint(solved.x[columns.n : columns.pools]).astype(np.int64))
