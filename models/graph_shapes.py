@@ -1,0 +1,146 @@
+"""Types and per-sample shapes of a graph's tensors, with the batch axis found by inference, not by name.
+
+Idea: symbols get lost on the way (a `Reshape` to ``[-1, 80]`` yields a nameless axis), numbers don't. Shapes are
+inferred twice, for a batch of two and for a batch of three; a tensor has a batch axis when its first axis follows the
+batch and no other axis does. A graph that fixes its batch is inferred once, as it is.
+
+Cost: weights are replaced by their shapes first, so inference handles kilobytes whatever the model's size, and never
+meets protobuf's 2 GiB limit (beyond which inference silently returns an empty graph).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import ModelProto, TensorProto, TypeProto, ValueInfoProto, helper
+
+from framepool.models.errors import ModelInvalidError
+from framepool.models.graph import Graph
+from framepool.models.graph_weights import inlined, is_external
+from framepool.models.partition import TensorInfo
+
+_SHAPE_ELEMENTS = 1024
+"""Weights up to this size are kept for inference: targets of Reshape, axes, scales of Resize."""
+
+_PROBE_BATCHES = (2, 3)
+
+_Dims = tuple[int | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """What is known of a graph's tensors.
+
+    `samples` holds the tensors with a batch axis 0 and nothing unknown, by name; they alone may cross a cut.
+    `types` holds every tensor of a numpy type: its dtype and full shape at the first probed batch (None: unknown).
+    `batch` is the fixed batch, or None where it is free; `batch_symbol` is then its name in the file.
+    """
+
+    samples: Mapping[str, TensorInfo]
+    types: Mapping[str, tuple[str, _Dims | None]]
+    batch: int | None
+    batch_symbol: str
+
+    def edge(self, name: str) -> TensorInfo:
+        """A graph input or output. Where it has no batch axis, its first axis reads None: its size is unknown."""
+        if name in self.samples:
+            return self.samples[name]
+        dtype, dims = self.types.get(name, ("", None))
+        if not dtype:
+            raise ModelInvalidError(f"graph edge {name!r} is no tensor of a plain type (a sequence, map or optional)")
+        return TensorInfo(name, dtype, (None, *(dims or ())[1:]))
+
+
+def infer_shapes(graph: Graph, folder: Path | None = None) -> Shapes:
+    """Infers `graph`; `folder` is where its weights lie if they are outside the file."""
+    light = _without_weights(graph.model, folder)
+    inputs = [value for value in light.graph.input if value.name in graph.inputs]
+    free = [value for value in inputs if _first_axis_free(value)]
+    if free:
+        first, second = (_infer(light, {value.name for value in free}, batch) for batch in _PROBE_BATCHES)
+        samples = {
+            name: TensorInfo(name, dtype, dims[1:])
+            for name, (dtype, dims) in first.items()
+            if dims and _follows_batch(dims, second.get(name, (dtype, None))[1])
+        }
+        return Shapes(samples, first, None, free[0].type.tensor_type.shape.dim[0].dim_param or "N")
+    ranked = [value.type.tensor_type.shape.dim for value in inputs if value.type.tensor_type.shape.dim]
+    batch = ranked[0][0].dim_value if ranked else 1
+    types = _infer(light, set(), batch)
+    samples = {
+        name: TensorInfo(name, dtype, dims[1:])
+        for name, (dtype, dims) in types.items()
+        if dims and dims[0] == batch and None not in dims
+    }
+    return Shapes(samples, types, batch, "")
+
+
+def _follows_batch(first: _Dims, second: _Dims | None) -> bool:
+    expected = (_PROBE_BATCHES[1], *first[1:])
+    return first[0] == _PROBE_BATCHES[0] and None not in first and second == expected
+
+
+def _first_axis_free(value: ValueInfoProto) -> bool:
+    dims = value.type.tensor_type.shape.dim
+    return len(dims) > 0 and not dims[0].HasField("dim_value")
+
+
+def _without_weights(model: ModelProto, folder: Path | None) -> ModelProto:
+    light = ModelProto(ir_version=model.ir_version)
+    light.opset_import.extend(model.opset_import)
+    light.functions.extend(model.functions)
+    source, target = model.graph, light.graph
+    target.name = source.name
+    target.node.extend(source.node)
+    target.input.extend(source.input)
+    for value in source.output:
+        bare = target.output.add(name=value.name)
+        kind = value.type.WhichOneof("value")
+        if kind == "tensor_type":
+            bare.type.tensor_type.elem_type = value.type.tensor_type.elem_type
+        elif kind is not None:
+            bare.type.CopyFrom(value.type)
+    target.sparse_initializer.extend(source.sparse_initializer)
+    for tensor in source.initializer:
+        if np.prod(tensor.dims) <= _SHAPE_ELEMENTS and not (is_external(tensor) and folder is None):
+            target.initializer.append(tensor if folder is None else inlined(tensor, folder))
+        else:
+            target.initializer.add(
+                name=tensor.name, data_type=tensor.data_type, dims=tensor.dims, data_location=TensorProto.EXTERNAL
+            )
+    return light
+
+
+def _infer(light: ModelProto, batched: set[str], batch: int) -> dict[str, tuple[str, _Dims | None]]:
+    """Dtype and shape of every tensor when the inputs in `batched` have that batch."""
+    model = ModelProto()
+    model.CopyFrom(light)
+    for value in model.graph.input:
+        if value.name in batched:
+            value.type.tensor_type.shape.dim[0].dim_value = batch
+    inferred = onnx.shape_inference.infer_shapes(model, check_type=False, strict_mode=False, data_prop=True)
+    if len(inferred.graph.node) != len(light.graph.node):
+        raise ModelInvalidError("shape inference lost the graph: its nodes alone exceed 2 GiB")
+    found: dict[str, tuple[str, _Dims | None]] = {}
+    for value in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output):
+        described = _describe(value.type)
+        if described is not None:
+            found[value.name] = described
+    return found
+
+
+def _describe(kind: TypeProto) -> tuple[str, _Dims | None] | None:
+    """Numpy dtype and dims of a tensor type; None for sequences, optionals, strings and types numpy has not."""
+    if kind.WhichOneof("value") != "tensor_type" or kind.tensor_type.elem_type in (0, TensorProto.STRING):
+        return None
+    dtype = np.dtype(helper.tensor_dtype_to_np_dtype(kind.tensor_type.elem_type))
+    if not dtype.isbuiltin or dtype.kind not in "biuf":
+        return None
+    if not kind.tensor_type.HasField("shape"):
+        return str(dtype), None
+    dims = tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in kind.tensor_type.shape.dim)
+    return str(dtype), dims
