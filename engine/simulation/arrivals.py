@@ -1,0 +1,67 @@
+"""Arrivals: frames in the order in which they reach the scheduler, as iterators that never end up in one big list.
+
+An arrival is (time it reaches the scheduler, frame). Randomness is seeded; frame ids come from one counter that all
+iterators of a run share, so ids are unique and the same seed gives the same frames.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from framepool.engine.outcomes import NS_PER_S
+from framepool.engine.scheduling.events import Frame
+
+Arrival = tuple[int, Frame]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What all frames of a stream share. `decode_ns`: from capture to the scheduler."""
+
+    stream_id: int
+    model: str
+    slo_ns: int
+    decode_ns: int = 0
+
+    def frame(self, frame_id: int, capture_ns: int) -> Arrival:
+        frame = Frame(frame_id, self.stream_id, self.model, capture_ns, capture_ns + self.slo_ns)
+        return capture_ns + self.decode_ns, frame
+
+
+def poisson(
+    source: Source, rate_fps: float, ids: Iterator[int], *, seed: int, until_ns: int, start_ns: int = 0
+) -> Iterator[Arrival]:
+    """Memoryless arrivals at `rate_fps` on average, captured within [start_ns, until_ns)."""
+    rng = random.Random(f"{seed}/{source.stream_id}/{source.model}")
+    mean_ns = NS_PER_S / rate_fps
+    at = start_ns + rng.expovariate(1.0) * mean_ns
+    while at < until_ns:
+        yield source.frame(next(ids), int(at))
+        at += rng.expovariate(1.0) * mean_ns
+
+
+def camera(
+    source: Source,
+    fps: float,
+    ids: Iterator[int],
+    *,
+    until_ns: int,
+    phase_ns: int = 0,
+    jitter_ns: int = 0,
+    seed: int = 0,
+) -> Iterator[Arrival]:
+    """A periodic camera: frame k is captured at phase + k/fps, and arrives up to `jitter_ns` later."""
+    rng = random.Random(f"{seed}/{source.stream_id}/{source.model}")
+    k = 0
+    while (capture_ns := phase_ns + round(k * NS_PER_S / fps)) < until_ns:
+        at_ns, frame = source.frame(next(ids), capture_ns)
+        yield at_ns + (rng.randrange(jitter_ns + 1) if jitter_ns else 0), frame
+        k += 1
+
+
+def merged(arrivals: Iterable[Iterator[Arrival]]) -> Iterator[Arrival]:
+    """Several iterators as one, by time; each must be ordered already (jitter below the period keeps a camera so)."""
+    return heapq.merge(*arrivals, key=lambda arrival: arrival[0])
