@@ -9,6 +9,9 @@ the *bound* of a choice is its largest load. Two dynamic programs, both exact:
 2. Among all choices within that bound (relaxed by `slack`), the least total bytes at the cuts. The allowed starts i of
    a block ending at j are a window that only moves right, so a queue of ascending minima gives each step in O(1).
 
+Cuts are offers: bytes are paid only at those a plan uses. Where one unsplittable block sets the bound, the second
+program leaves cuts unused that would still part other blocks; `refine` spends them, largest block first.
+
 Ties go to fewer blocks, then to earlier cuts, so equal input gives equal output. Cost: O(max_blocks * n log n) time,
 O(max_blocks * n) memory, n segments. Where blocks come from and what becomes of them is no matter here.
 """
@@ -29,6 +32,10 @@ MAX_BLOCKS = 10
 
 _ROUNDING = 1e-12
 """Loads are differences of running sums near 1; this is far above their rounding and far below any measured share."""
+
+
+_LEAST_SHARE = 0.25
+"""Least part, in even shares (1 / max_blocks), that `refine` splits off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +62,42 @@ def choose_blocks(
     below their noise are not worth bytes). Raises ModelError for shapes or values that make no sense.
     """
     running = _running_loads(latency, cut_bytes, max_blocks, slack)
-    n_segments = len(running) - 1
     limit = min(1.0, _tightest_bound(running, max_blocks) * (1.0 + slack)) + _ROUNDING
     cuts = _least_bytes(running, cut_bytes, max_blocks, limit)
-    edges = (0, *cuts, n_segments)
+    return _made_of(cuts, running, cut_bytes)
+
+
+def refine(
+    choice: BlockChoice, latency: NDArray[np.float64], cut_bytes: NDArray[np.int64], *, max_blocks: int = MAX_BLOCKS
+) -> BlockChoice:
+    """Splits the largest blocks of `choice` further, as evenly as they can be, until there are `max_blocks`.
+
+    A part smaller than `_LEAST_SHARE` of an even share is not worth profiling, so such splits are not made.
+    """
+    running = _running_loads(latency, cut_bytes, max_blocks, 0.0)
+    edges = [0, *choice.cuts, len(running) - 1]
+    whole: set[tuple[int, int]] = set()  # blocks that can't be split
+    while len(edges) - 1 < max_blocks:
+        blocks = [block for block in pairwise(edges) if block not in whole]
+        if not blocks:
+            break
+        start, end = max(blocks, key=lambda block: float((running[block[1]] - running[block[0]]).max()))
+        middle = np.arange(start + 1, end)
+        left = (running[middle] - running[start]).max(axis=1)
+        right = (running[end] - running[middle]).max(axis=1)
+        worth = np.minimum(left, right) >= _LEAST_SHARE / max_blocks
+        if not worth.any():
+            whole.add((start, end))
+            continue
+        order = np.lexsort((cut_bytes[middle - 1], np.round(np.maximum(left, right), 3), ~worth))
+        edges = sorted([*edges, int(middle[order[0]])])
+    return _made_of(tuple(edges[1:-1]), running, cut_bytes)
+
+
+def _made_of(cuts: tuple[int, ...], running: NDArray[np.float64], cut_bytes: NDArray[np.int64]) -> BlockChoice:
+    edges = (0, *cuts, len(running) - 1)
     loads = tuple(float((running[j] - running[i]).max()) for i, j in pairwise(edges))
-    return BlockChoice(cuts, max(loads), int(sum(int(cut_bytes[cut - 1]) for cut in cuts)), loads)
+    return BlockChoice(cuts, max(loads), sum(int(cut_bytes[cut - 1]) for cut in cuts), loads)
 
 
 def _running_loads(

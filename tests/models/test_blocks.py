@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from framepool.models.blocks import choose_blocks
+from framepool.models.blocks import choose_blocks, refine
 from framepool.models.errors import ModelError
 
 
@@ -80,6 +80,27 @@ def test_dominant_segment_does_not_buy_needless_cuts() -> None:
     latency = np.array([[1.0], [1.0], [98.0], [1.0]])
     choice = choose_blocks(latency, np.array([3, 2, 2], dtype=np.int64), max_blocks=10)
     assert choice.cuts == (2, 3)
+
+
+@given(problems())
+def test_refining_keeps_the_cuts_and_the_bound(
+    problem: tuple[NDArray[np.float64], NDArray[np.int64], int, float],
+) -> None:
+    latency, sizes, max_blocks, slack = problem
+    choice = choose_blocks(latency, sizes, max_blocks=max_blocks, slack=slack)
+    refined = refine(choice, latency, sizes, max_blocks=max_blocks)
+    assert set(choice.cuts) <= set(refined.cuts)
+    assert len(refined.loads) <= max_blocks
+    assert refined.bound <= choice.bound + 1e-9
+
+
+def test_refining_spends_the_cuts_that_a_dominant_segment_left() -> None:
+    latency = np.array([[10.0], [10.0], [60.0], [10.0], [10.0]])
+    sizes = np.array([9, 1, 1, 9], dtype=np.int64)
+    choice = choose_blocks(latency, sizes, max_blocks=5)
+    assert choice.cuts == (2, 3)
+    assert refine(choice, latency, sizes, max_blocks=5).cuts == (1, 2, 3, 4)
+    assert len(refine(choice, latency, sizes, max_blocks=4).cuts) == 3
 
 
 def test_no_candidates_is_one_block() -> None:
