@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from framepool.engine.planning.plan import PlacedPlan
 from framepool.engine.scheduling.events import DropReason, ServiceClass
@@ -208,6 +208,16 @@ class Subscription(Protocol):
 
     @property
     def closed(self) -> bool: ...
+
+
+@runtime_checkable
+class Positioned(Protocol):
+    """A subscription that can say how far it is, so that a watcher of a quiet stream can resume without a loss."""
+
+    @property
+    def position(self) -> int:
+        """Cursor up to which every frame was taken or did not match; 0 where it is not known."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
