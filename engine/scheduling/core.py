@@ -107,8 +107,7 @@ class Scheduler:
         entries = list(state.ledger.streams.get(event.stream_id, {}).values())
         for entry in entries:
             state.drop(entry, DropReason.STREAM_REMOVED)
-        for model in {entry.model: None for entry in entries}:
-            self._pump(state.lanes[model], now_ns)
+        self._pump_all({entry.model for entry in entries}, now_ns)
 
     # Batches
 

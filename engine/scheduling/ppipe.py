@@ -65,20 +65,13 @@ class PPipePolicy:
         head = waiting[0][2]
         by_ns = head.deadline_ns - options.publish_reserve_ns
 
-        best = usable[0]
-        full_end_ns = probe(best, best.batch, now_ns)
-        if len(usable) > 1:
-            least_delay_ns = full_end_ns - best.pure_ns[best.batch]
-            for route in usable[1:]:
-                end_ns = probe(route, route.batch, now_ns)
-                if end_ns - route.pure_ns[route.batch] < least_delay_ns:
-                    best, full_end_ns, least_delay_ns = route, end_ns, end_ns - route.pure_ns[route.batch]
-
+        best, full_end_ns = self._least_delayed(usable, by_ns, now_ns)
         if not head.seen:
-            head.seen = True
             if not self._passes_first_look(lane, best, full_end_ns, by_ns, now_ns):
-                self._give_up(head, now_ns)
+                if not self._forget_slowness(lane):
+                    self._give_up(head, now_ns)
                 return True
+            head.seen = True
 
         first = 0
         probed = size = best.batch
@@ -109,6 +102,27 @@ class PPipePolicy:
                 return False
         end_ns = full_end_ns if probed == size else probe(best, size, now_ns)
         return self._send_or_wait(lane, best, first, size, by_ns, end_ns, now_ns)
+
+    def _least_delayed(self, usable: list[Route], by_ns: int, now_ns: int) -> tuple[Route, int]:
+        """The pipeline on which a full batch would queue least, and when that batch would end.
+
+        Those on which it would end by `by_ns` come first: a pipeline too slow for this head is idle for a reason. (As
+        published, queueing alone decides; all pipelines of a plan were made for one SLO there.)
+        """
+        best = usable[0]
+        best_end_ns = probe(best, best.batch, now_ns)
+        if len(usable) == 1:
+            return best, best_end_ns
+        published = self._state.options.first_look is FirstLook.PUBLISHED
+        least_ns = best_end_ns - best.pure_ns[best.batch]
+        best_late = best_end_ns > by_ns and not published
+        for route in usable[1:]:
+            end_ns = probe(route, route.batch, now_ns)
+            delayed_ns = end_ns - route.pure_ns[route.batch]
+            late = end_ns > by_ns and not published
+            if late < best_late or (late == best_late and delayed_ns < least_ns):
+                best, best_end_ns, least_ns, best_late = route, end_ns, delayed_ns, late
+        return best, best_end_ns
 
     def _send_or_wait(
         self, lane: Lane, route: Route, first: int, size: int, by_ns: int, end_ns: int, now_ns: int

@@ -124,18 +124,19 @@ class ReactivePolicy:
         while queue.items:
             head = queue.items[0][2]
             left_ns = head.deadline_ns - options.publish_reserve_ns - now_ns
-            if rest_ns[1] + moved_ns > left_ns:
+            free = self._free_worker(pool, now_ns) if route.inflight < options.max_inflight_per_pipeline else None
+            wait_ns = max(0, free.busy_ns - now_ns) if free is not None else 0
+            spare_ns = left_ns - wait_ns - rest_ns[1] - moved_ns
+            if spare_ns < 0:
                 late = head.deadline_ns < now_ns or lane.has_down
                 self._state.drop(head, DropReason.STALE if late else DropReason.INFEASIBLE)
                 continue
-            free = self._free_worker(pool, now_ns)
-            if free is None or route.inflight >= options.max_inflight_per_pipeline:
-                hopeless_ns = now_ns + left_ns - rest_ns[1] - moved_ns + 1
+            if free is None:
                 free_ns = pool.order[0][0] - self._ahead_ns if pool.order else FAR_FUTURE_NS
-                lane.wake_ns = min(lane.wake_ns, hopeless_ns, free_ns if free_ns > now_ns else FAR_FUTURE_NS)
+                lane.wake_ns = min(lane.wake_ns, now_ns + spare_ns + 1, free_ns if free_ns > now_ns else FAR_FUTURE_NS)
                 return
             size = min(route.batch, len(queue.items))
-            while size > 1 and rest_ns[size] + moved_ns * size > left_ns:
+            while size > 1 and wait_ns + rest_ns[size] + moved_ns * size > left_ns:
                 size -= 1
             self._send(route, stage, free, queue.take(0, size), head, now_ns)
 
