@@ -1,13 +1,15 @@
 """A linear program, with or without integers, as arrays, and its run in HiGHS. Knows nothing of pipelines.
 
-Runs are deterministic: one thread, a fixed seed, and, where a caller must not depend on the machine's speed, a node limit
-beside the time limit.
+Runs are deterministic: one thread, a fixed seed, and, where a caller must not depend on the machine's speed, a node
+limit beside the time limit.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
 
 import highspy
 import numpy as np
@@ -35,15 +37,26 @@ class LinearProgram:
     values: FloatArray
 
 
+class LinearStatus(StrEnum):
+    OPTIMAL = "optimal"  # best to the gap asked for
+    FEASIBLE = "feasible"  # a point, but a limit came before the proof
+    INFEASIBLE = "infeasible"  # proven to have no point
+    UNKNOWN = "unknown"  # a limit came before any point or proof
+
+
 @dataclass(frozen=True, slots=True)
 class LinearSolution:
-    """Best point found and, without integers, its duals. `bound` >= any feasible value; `solved`: proven to the gap."""
+    """Best point found (empty without one) and, without integers, its duals. `bound` >= any feasible value."""
 
+    status: LinearStatus
     x: FloatArray
     row_dual: FloatArray
     value: float
     bound: float
-    solved: bool
+
+    @property
+    def found(self) -> bool:
+        return self.status in (LinearStatus.OPTIMAL, LinearStatus.FEASIBLE)
 
 
 class RowBuilder:
@@ -93,14 +106,14 @@ def solve_linear(
     time_limit_s: float = math.inf,
     node_limit: int | None = None,
     start: FloatArray | None = None,
-) -> LinearSolution | None:
-    """The best point HiGHS finds within the limits; None where there is none (infeasible, or none found in time)."""
-    solver = highspy.Highs()
+) -> LinearSolution:
+    """The best point HiGHS finds within the limits. `start` (a whole point) is where it begins; gap inf: any point."""
+    solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
     options: dict[str, bool | int | float | str] = {
         "output_flag": False,
         "threads": 1,
         "random_seed": 0,
-        "mip_rel_gap": gap,
+        "mip_rel_gap": min(gap, 1e6),
         "mip_abs_gap": 0.0,
         "mip_feasibility_tolerance": 1e-7,
         "primal_feasibility_tolerance": 1e-8,
@@ -122,15 +135,19 @@ def solve_linear(
     info = solver.getInfo()
     found = solver.getSolution()
     if info.primal_solution_status != int(highspy.SolutionStatus.kSolutionStatusFeasible):
-        return None
+        none = np.empty(0)
+        known = status == highspy.HighsModelStatus.kInfeasible
+        return LinearSolution(
+            LinearStatus.INFEASIBLE if known else LinearStatus.UNKNOWN, none, none, -math.inf, math.inf
+        )
     value = float(info.objective_function_value)
     bound = float(info.mip_dual_bound) if program.integer.any() else value
     return LinearSolution(
+        status=LinearStatus.OPTIMAL if status == highspy.HighsModelStatus.kOptimal else LinearStatus.FEASIBLE,
         x=np.array(found.col_value),
         row_dual=np.array(found.row_dual),
         value=value,
         bound=max(bound, value),
-        solved=status == highspy.HighsModelStatus.kOptimal,
     )
 
 

@@ -9,18 +9,18 @@ s_tk the share's denominator:
     sum N_p <= devices of the class               for every class                                     (class)
     sum_{t serves s_j} x_t >= F_j + z * W_j       for every model and every j-th of its SLOs          (demand)
 
-**Pools.** Sharing "pool" is PPipe's: a device belongs to one (model, stage position, class), and inside it may be split
-into unlike shares. Sharing "device" lets pools share a device, but splits each device into equal shares: p is then
-(class, share) and N_p counts the devices split so. Both have the same rows, only the key of p differs.
+**Pools.** Sharing "pool" is PPipe's: a device belongs to one (model, stage position, class), and inside it may be
+split into unlike shares. Sharing "device" lets pools share a device, but splits each device into equal shares: p is
+then (class, share) and N_p counts the devices split so. Both have the same rows, only the key of p differs.
 
-**Demands with several SLOs.** For SLOs s_1 < s_2 < ... of one model, W_j and F_j are the weights and fixed rates of the
-first j demands together. A template that meets s_j serves every later demand, so what may serve demand i is nested in what
-may serve demand i + 1. By Hall's condition for such nested sets the demands can all be served at once exactly when, for
-each j, the templates that meet s_j can carry demands 1..j: serve the tightest first; what is short for some j is short
-in every assignment, as only those templates may serve demands 1..j.
+**Demands with several SLOs.** For SLOs s_1 < s_2 < ... of one model, W_j and F_j are the weights and fixed rates of
+the first j demands together. A template that meets s_j serves every later demand, so what may serve demand i is
+nested in what may serve demand i + 1. By Hall's condition for such nested sets the demands can all be served at once
+exactly when, for each j, the templates that meet s_j can carry demands 1..j: serve the tightest first; what is short
+for some j is short in every assignment, as only those templates may serve demands 1..j.
 
-`Program` holds the arrays; `relaxation` is the linear bound (n and N eliminated: n = x / v), `integer_program` the whole.
-The objective is never taken from a solver: `objective` recomputes it from integer counts.
+`Program` holds the arrays; `relaxation` is the linear bound (n and N eliminated: n = x / v), `integer_program` the
+whole. The objective is never taken from a solver: `objective` recomputes it from integer counts.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ class ModelWants:
 
 
 class Program:
-    """The program's arrays, flattened over models. T templates, E (template, stage) pairs, P pools, G classes, D demands.
+    """The program's arrays, flattened over models.
+
+    Sizes: T templates, E (template, stage) pairs, P pools, G classes, D demands.
 
     Rates are divided by their model's total demand, so 1 is "all that the model wants".
     """
@@ -112,11 +114,19 @@ class Program:
     def size(self) -> int:
         return len(self.model)
 
+    @property
+    def slots(self) -> int:
+        """Most virtual devices that the classes may be split into."""
+        finest = np.zeros(len(self.class_counts), dtype=np.int64)
+        np.maximum.at(finest, self.e_class, self.e_share)
+        return int((finest * self.class_counts).sum())
+
     # -- what integer counts are worth -------------------------------------------------------------------------
 
     def capacity(self, counts: IntArray) -> FloatArray:
         """float64 [T]: rate that each template can carry with `counts` [E] virtual devices."""
-        return np.minimum.reduceat(counts * self.e_rate, self.e_first[:-1])
+        carried: FloatArray = np.minimum.reduceat(counts * self.e_rate, self.e_first[:-1])
+        return carried
 
     def objective(self, counts: IntArray) -> float:
         """z of integer counts [E]: the least factor over models and SLOs; -inf where a fixed demand is not met."""
@@ -163,7 +173,7 @@ class Program:
         # A template may pass a pool more than once (device sharing): sum its use per pool.
         use = unit / (self.e_rate * self.e_share)
         pairs, inverse = np.unique(self.e_pool * t_count + self.e_template, return_inverse=True)
-        builder.add(row + pairs // t_count, pairs % t_count, np.bincount(inverse.reshape(-1), use))
+        builder.add(row + pairs // t_count, pairs % t_count, np.bincount(inverse.reshape(-1), use).astype(np.float64))
         builder.add(row + pools, t_count + pools, np.full(p_count, -1.0))
         self._class_rows(builder, t_count)
         self._demand_rows(builder, unit, np.arange(t_count), t_count + p_count)
@@ -218,7 +228,8 @@ class Program:
     def sequence_keys(self) -> IntArray:
         """int64 [T]: templates of one model and class sequence have the same key."""
         keys = np.concatenate([self.model[:, None], self.classes], axis=1)
-        return np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+        numbers: IntArray = np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+        return numbers
 
     def subset(self, keep: NDArray[np.bool_]) -> Program:
         """The program with only the templates of `keep` [T]. Pools and demands are the same, templates renumbered."""

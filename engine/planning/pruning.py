@@ -3,13 +3,14 @@
 A may stand in for B, whatever else the plan holds, when it serves every SLO that B serves and each virtual device of B
 can be replaced by virtual devices of A's stage that together do no less and take no more of a device.
 
-- Where a device may be split unevenly inside a pool (`any_share`), 1/sB is replaced by sA/sB pieces of 1/sA. That needs
-  sA to be a multiple of sB, and the rate *per whole device* to be no lower. Comparing rates per whole device alone
-  would be wrong: a half of a device can't be bought as "half of a better whole".
-- Where devices are split homogeneously and shared between pools, the slot that a piece of B leaves free is of use only to
-  pieces of the same share; then only equal shares are compared.
+- Where a device may be split unevenly inside a pool (`any_share`), 1/sB is replaced by sA/sB pieces of 1/sA. That
+  needs sA to be a multiple of sB, and the rate *per whole device* to be no lower. Comparing rates per whole device
+  alone would be wrong: a half of a device can't be bought as "half of a better whole".
+- Where devices are split homogeneously and shared between pools, the slot that a piece of B leaves free is of use
+  only to pieces of the same share; then only equal shares are compared.
 
-Latency joins the comparison where the planner breaks ties by it. Ties are broken by order, so of equal templates one stays.
+Latency joins the comparison where the planner breaks ties by it. Ties are broken by order, so of equal templates one
+stays.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ def undominated_batches(
 
     `rate_fps` is [stages, ..., B], the others [..., B]. This cheap comparison goes first and removes most templates.
     """
-    no_worse = tightest[..., :, None] <= tightest[..., None, :]
-    better = tightest[..., :, None] < tightest[..., None, :]
+    no_worse = np.asarray(tightest[..., :, None] <= tightest[..., None, :])
+    better = np.asarray(tightest[..., :, None] < tightest[..., None, :])
     for rate in rate_fps:
         no_worse &= rate[..., :, None] >= rate[..., None, :]
         better |= rate[..., :, None] > rate[..., None, :]

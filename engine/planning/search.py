@@ -1,15 +1,16 @@
 """Solves the program of `program`: a bound, a strong start, exact pruning by prices, then branch and bound.
 
-Theory. The linear relaxation has few rows (pools, classes, demands) and gives a bound z_lp and prices: lambda for a unit
-of each demand row, pi for a device of each pool. Multiplying the program's rows by them shows, for *every* solution,
+Theory. The linear relaxation has few rows (pools, classes, demands) and gives a bound z_lp and prices: lambda for a
+unit of each demand row, pi for a device of each pool. Multiplying the program's rows by them shows, for *every*
+solution,
 
     z <= z_lp - sum_t D_t,   D_t = sum_k pi_k * n_tk / s_tk - lambda_t * min_k(n_tk * v_tk) >= 0.
 
-D_t is what a template wastes against the prices: by being dear in itself, and by rounding its counts up. So once a plan
-of value z_lb is known, a template whose least D_t over counts >= 1 exceeds z_lp - z_lb is in no better plan, and counts
-whose D_t does are not either. First the program over the best-priced templates alone gives z_lb; what then survives is
-mostly a few dozen templates, over which HiGHS proves the rest. Cost: one linear program over all templates, two small
-integer programs. Nothing is lost: the reported bound covers the templates left out.
+D_t is what a template wastes against the prices: by being dear in itself, and by rounding its counts up. So once a
+plan of value z_lb is known, a template whose least D_t over counts >= 1 exceeds z_lp - z_lb is in no better plan, and
+counts whose D_t does are not either. First the program over the best-priced templates alone gives z_lb; what then
+survives is mostly a few dozen templates, over which HiGHS proves the rest. Cost: one linear program over all
+templates, two small integer programs. Nothing is lost: the reported bound covers the templates left out.
 
 Plans of equal z differ in what they are worth live, so a last program looks among them (`settle`).
 """
@@ -17,17 +18,21 @@ Plans of equal z differ in what they are worth live, so a last program looks amo
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from framepool.engine.planning.covering import cover
 from framepool.engine.planning.linear import RowBuilder, solve_linear
 from framepool.engine.planning.program import Program
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
+_FEW_SLOTS = 64  # virtual devices up to which a plan is found by covering (measured: quicker below, slower above)
+_LEAST_Z = 1e-6  # of the most: less than this is not looked for
 _START_TEMPLATES = 60  # per model, in the first integer program: enough to hold a best plan in most cases tried
 _SETTLE_TEMPLATES = 60  # per model, in the tie-breaking program
 _SETTLE_NODES = 300  # bounds tie-breaking by work, not by time: the same answer on any machine
@@ -57,14 +62,18 @@ class SearchResult:
 
 def maximise(program: Program, limits: SearchLimits) -> SearchResult | None:
     """Counts of (nearly) greatest z; None where the fixed demands can't be met."""
+    if program.slots <= _FEW_SLOTS:
+        covered = _by_covering(program, limits)
+        if covered is not None:
+            return covered
     first = solve_linear(program.relaxation(1.0))
-    if first is None:
+    if not first.found:
         return None
     if first.value <= 0:
         # Nothing is left for what grows with z; still find counts that meet what is fixed.
         return _integer(program, 1.0, limits, np.ones(program.size, dtype=bool), None, None)
     unit = first.value
-    relaxed = solve_linear(program.relaxation(unit)) or first
+    relaxed = solve_linear(program.relaxation(unit))
     top = unit * relaxed.value
     bound = min(top, limits.z_cap)
     prices = _Prices(program, relaxed.row_dual)
@@ -104,25 +113,83 @@ def settle(program: Program, found: SearchResult, limits: SearchLimits) -> Searc
     target = min(found.objective, limits.z_cap) * (1 - _SETTLE_KEEPS)
     if target <= 0 or not math.isfinite(target):
         return found
-    models = max(1, len(program.wants))
-    price = (program.relative_latency + _TRANSFER_PRICE * (program.n_stages - 1)) / models
+    price = settling_price(program)
+    if program.slots <= _FEW_SLOTS:
+        cheapest = cover(program, target, time_limit_s=limits.time_limit_s, price=price)
+        if cheapest.counts is None:
+            return found
+        counts = program.trimmed(cheapest.counts)
+        z = program.objective(counts)
+        return SearchResult(counts, z, max(min(found.bound, limits.z_cap), z))
     relaxed = solve_linear(program.relaxation(target, price=price, z=target))
     mine = found.counts[program.e_first[:-1]] > 0
-    if relaxed is None:
+    if not relaxed.found:
         return found
     reduced = price + _Prices(program, relaxed.row_dual).reduced
     keep = _best_priced(program, reduced, _SETTLE_TEMPLATES) | (relaxed.x[: program.size] > 1e-9) | mine
     small = program.subset(keep)
     stages = keep[program.e_template]
-    counts = _settled_counts(small, price[keep], target, found.counts[stages], limits)
-    if counts is None:
+    settled = _settled_counts(small, price[keep], target, found.counts[stages], limits)
+    if settled is None:
         return found
     full = np.zeros_like(found.counts)
-    full[stages] = counts
+    full[stages] = settled
     z = program.objective(full)
     if not program.fits(full) or min(z, limits.z_cap) < min(found.objective, limits.z_cap) * (1 - 1e-6):
         return found
-    return SearchResult(full, z, max(found.bound, z))
+    return SearchResult(full, z, max(min(found.bound, limits.z_cap), z))
+
+
+def _by_covering(program: Program, limits: SearchLimits) -> SearchResult | None:
+    """Bisection over z between plans found and z proven out of reach; see `covering`."""
+    deadline = _Deadline(limits.time_limit_s)
+    upper = limits.z_cap
+    attempt = upper
+    if not math.isfinite(upper):
+        relaxed = solve_linear(program.relaxation(1.0))
+        if not relaxed.found:
+            return None
+        upper = max(relaxed.value, 0.0)
+        attempt = upper / 2
+    least = upper * _LEAST_Z
+    best: SearchResult | None = None
+    while True:
+        found = cover(program, attempt, time_limit_s=deadline.left_s())
+        if found.counts is not None:
+            counts = program.trimmed(found.counts)
+            z = program.objective(counts)
+            if best is None or z > best.objective:
+                best = SearchResult(counts, z, z)
+        elif found.proven:
+            upper = attempt
+        else:
+            break
+        floor = 0.0 if best is None else best.objective
+        if floor * (1 + limits.gap) >= upper or attempt <= least or deadline.over():
+            break
+        attempt = max(least, (floor + upper) / 2)
+    if best is None:
+        return None
+    return SearchResult(best.counts, best.objective, max(best.objective, upper))
+
+
+class _Deadline:
+    """What is left of a time limit. The one place of planning that reads a clock: only to give up, never to decide."""
+
+    def __init__(self, limit_s: float) -> None:
+        self._end_s = time.monotonic() + limit_s
+
+    def left_s(self) -> float:
+        return max(0.05, self._end_s - time.monotonic())
+
+    def over(self) -> bool:
+        return time.monotonic() >= self._end_s
+
+
+def settling_price(program: Program) -> FloatArray:
+    """float64 [T]: what carrying a model's whole demand on a template costs, in shares of the SLO; see `settle`."""
+    price = program.relative_latency + _TRANSFER_PRICE * (program.n_stages - 1)
+    return price / max(1, len(program.wants))
 
 
 class _Prices:
@@ -207,7 +274,7 @@ def _integer(
         if program.one_per_sequence:
             start[columns.choice :] = start_small[small.e_first[:-1]] > 0
     solved = solve_linear(linear, gap=limits.gap / 4, time_limit_s=limits.time_limit_s, start=start)
-    if solved is None:
+    if not solved.found:
         return None
     counts = small.trimmed(np.rint(solved.x[columns.n : columns.pools]).astype(np.int64))
     if not small.fits(counts):
@@ -257,6 +324,6 @@ def _settled_counts(
         node_limit=_SETTLE_NODES,
         start=start,
     )
-    if solved is None:
+    if not solved.found:
         return None
     return program.trimmed(np.rint(solved.x[columns.n : columns.pools]).astype(np.int64))

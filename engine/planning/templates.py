@@ -1,13 +1,14 @@
 """Enumerates pipeline templates: every way to cut a model into stages on classes, shares and one batch size.
 
 Theory. A template is a sequence of stages (device class g, share 1/s, blocks [i, j)) and one batch size b for all.
-With L the latency of a stage for a batch of b and t the link time of one sample at a cut, it is feasible for an SLO when
+With L the latency of a stage for a batch of b and t the link time of one sample at a cut, it is feasible for an SLO
+when
 
     sum(L) + sum(t * b) + build(b) + margin(SLO) <= SLO,   build(b) = 1.3e6 * (b - 1) / expected rate,
 
-and one virtual device of a stage sustains ``v = min(1e6 * b / L, 1e6 / (t_in * s * d), 1e6 / (t_out * s * d))`` samples
-a second, where d devices share a link (no bound where the class has no link: shared memory). The program of `program`
-then decides how many virtual devices each stage gets.
+and one virtual device of a stage sustains ``v = min(1e6 * b / L, 1e6 / (t_in * s * d), 1e6 / (t_out * s * d))``
+samples a second, where d devices share a link (no bound where the class has no link: shared memory). The program of
+`program` then decides how many virtual devices each stage gets.
 
 Everything is held as arrays over templates, so that 10 blocks, 3 stages, 4 shares and 16 batch sizes (millions of
 combinations) are enumerated in well under a second per class sequence; `pruning` removes what can't be in a best plan.
