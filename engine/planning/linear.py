@@ -108,7 +108,7 @@ def solve_linear(
     start: FloatArray | None = None,
 ) -> LinearSolution:
     """The best point HiGHS finds within the limits. `start` (a whole point) is where it begins; gap inf: any point."""
-    solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
+    solver: Any = _QuietHighs()
     options: dict[str, bool | int | float | str] = {
         "output_flag": False,
         "threads": 1,
@@ -149,6 +149,13 @@ def solve_linear(
         value=value,
         bound=max(bound, value),
     )
+
+
+class _QuietHighs(highspy.Highs):
+    """HiGHS without the callbacks of its Python layer: setting them up prints a banner no option can stop."""
+
+    def __init__(self) -> None:
+        super(highspy.Highs, self).__init__()
 
 
 def _highs_model(program: LinearProgram) -> highspy.HighsLp:

@@ -84,32 +84,26 @@ def _previous(previous: PlacedPlan | None) -> _Slots:
 def _place_class(devices: Sequence[Device], by_share: Mapping[int, Sequence[_Worker]], held: _Slots) -> _Slots:
     """Places one class with each device split into equal shares."""
     split = {v.device: v.share for v in held}
-    wanted = {share: Counter(w.key for w in workers) for share, workers in by_share.items()}
     least = {share: math.ceil(len(workers) / share) for share, workers in by_share.items()}
     spare = len(devices) - sum(least.values())
     chosen: dict[int, list[Device]] = {share: [] for share in by_share}
-    open_wants = {share: Counter(keys) for share, keys in wanted.items()}
+    wants = {share: _Wants(workers) for share, workers in by_share.items()}
     on_device: dict[Device, list[_Worker]] = defaultdict(list)
-    for virtual, worker in sorted(held.items(), key=lambda item: (item[0].device.index, item[0].slot)):
+    for virtual, worker in held.items():
         on_device[virtual.device].append(worker)
 
-    def kept_on(device: Device) -> int:
-        wants = open_wants[split[device]]
-        return sum(min(n, wants[key]) for key, n in Counter(w.key for w in on_device[device]).items())
-
     candidates = [d for d in devices if split.get(d) in chosen]
-    while candidates:
+    while True:
         free = [d for d in candidates if len(chosen[split[d]]) < least[split[d]] or spare > 0]
-        gain, device = max(((kept_on(d), d) for d in free), key=lambda c: (c[0], -c[1].index), default=(0, None))
-        if device is None or gain == 0:
+        gains = [(wants[split[d]].met_by(on_device[d]), -d.index, d) for d in free]
+        gain, _, device = max(gains, default=((0, 0), 0, None), key=lambda g: g[:2])
+        if device is None or gain == (0, 0):
             break
         share = split[device]
         spare -= len(chosen[share]) >= least[share]
         chosen[share].append(device)
         candidates.remove(device)
-        for worker in on_device[device]:
-            if open_wants[share][worker.key] > 0:
-                open_wants[share][worker.key] -= 1
+        wants[share].take(on_device[device])
     taken = {d for group in chosen.values() for d in group}
     # Devices nobody works on come first: to split another one anew stops what runs there.
     idle = sorted((d for d in devices if d not in taken), key=lambda d: (d in split, d.index))
@@ -122,6 +116,23 @@ def _place_class(devices: Sequence[Device], by_share: Mapping[int, Sequence[_Wor
         slots = [VirtualDevice(d, share, i) for d in sorted(chosen[share], key=lambda d: d.index) for i in range(share)]
         placed |= _fill(slots, workers, held)
     return placed
+
+
+class _Wants:
+    """What is still to be placed on one share: by worker, and by what the workers would load."""
+
+    def __init__(self, workers: Sequence[_Worker]) -> None:
+        self._keys = Counter(w.key for w in workers)
+        self._blocks = Counter(w.blocks for w in workers)
+
+    def met_by(self, held: Sequence[_Worker]) -> tuple[int, int]:
+        """How many wanted workers `held` are, and how many have the wanted blocks."""
+        keys, blocks = Counter(w.key for w in held), Counter(w.blocks for w in held)
+        return (keys & self._keys).total(), (blocks & self._blocks).total()
+
+    def take(self, held: Sequence[_Worker]) -> None:
+        self._keys -= Counter(w.key for w in held)
+        self._blocks -= Counter(w.blocks for w in held)
 
 
 def _fill(slots: Sequence[VirtualDevice], workers: Sequence[_Worker], held: _Slots) -> _Slots:

@@ -146,7 +146,8 @@ class Program:
     def pool_devices(self, counts: IntArray) -> IntArray:
         """int64 [P]: whole devices that each pool needs for `counts` [E]."""
         used = np.bincount(self.e_pool, counts / self.e_share, minlength=len(self.p_class))
-        return np.ceil(used - 1e-9).astype(np.int64)
+        whole: IntArray = np.ceil(used - 1e-9).astype(np.int64)
+        return whole
 
     def fits(self, counts: IntArray) -> bool:
         """Whether the classes have the devices that `counts` [E] need."""

@@ -38,8 +38,7 @@ def undominated_batches(
         better |= latency_us[..., :, None] < latency_us[..., None, :]
     size = tightest.shape[-1]
     earlier = np.arange(size)[:, None] < np.arange(size)[None, :]  # of equal ones the smaller batch stays
-    dominated: NDArray[np.bool_] = (no_worse & (better | earlier)).any(axis=-2)
-    return ~dominated
+    return np.asarray(~(no_worse & (better | earlier)).any(axis=-2))
 
 
 def undominated(
