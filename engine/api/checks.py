@@ -130,9 +130,10 @@ def texts(values: Iterable[str], field: str, *, most: int, longest: int) -> tupl
     """Not more than `most` lines, none of them empty."""
     taken = bounded(tuple(values), field, most=most)
     for index, value in enumerate(taken):
+        entry = f"{field}[{index}]"
         if not value:
-            raise InvalidArgumentError(f"{field}[{index}] is empty; leave it out or name something", field=field)
-        text(value, f"{field}[{index}]", longest=longest)
+            raise InvalidArgumentError(f"{entry} is empty; leave it out or name something", field=entry)
+        text(value, entry, longest=longest)
     return taken
 
 

@@ -129,6 +129,8 @@ class FakeSubscription:
             self._wake = wake
 
     def close(self) -> None:
+        if self in self._hub.subscriptions:
+            self._hub.closed_subscriptions += 1
         self._closed = True
         self._hub.subscriptions.discard(self)
 
@@ -155,6 +157,7 @@ class FakeControl:
         self.queries: list[DetectionFilter] = []
         self.uploads: list[ModelUpload] = []
         self.subscriptions: set[FakeSubscription] = set()
+        self.closed_subscriptions = 0
         self.subscription_capacity = 100
         self.stored: list[FrameDetections] = []
         self.streams: dict[str, StreamInfo] = {}
