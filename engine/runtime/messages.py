@@ -78,9 +78,14 @@ class Stop(Message, frozen=True):
 
 
 class AddFeed(Message, frozen=True):
-    """Decode a stream into the slots of an arena (one *feed*: a stream from one (re)start of its decoding to the next). `secret_url` is only ever sent here, over the child's private channel."""
+    """Decode a stream into the slots of an arena, from frame number `first_seq` on.
+
+    One *feed*: a stream from one (re)start of its decoding to the next. The password is only ever sent here. A file is
+    read from `resume_media_ns` on (-1: from its start).
+    """
 
     feed_id: int
+    stream: str
     source: str
     username: str
     password: str
@@ -93,7 +98,6 @@ class AddFeed(Message, frozen=True):
     loop: bool
     first_seq: int
     resume_media_ns: int
-    slo_ns: int
     arena: ArenaRef
 
 
@@ -154,7 +158,7 @@ class RoomRequest(Message, frozen=True):
 
 
 class FeedReport(Message, frozen=True):
-    """The stream's state as its decoder sees it. Texts are redacted already."""
+    """The stream's state as its decoder sees it. Texts are redacted already; `new_` counts since the last report."""
 
     feed_id: int
     state: str
@@ -164,8 +168,8 @@ class FeedReport(Message, frozen=True):
     height_px: int
     codec: str
     measured_fps: float
-    decode_errors: int
-    reconnects: int
+    new_decode_errors: int
+    new_reconnects: int
 
 
 class FeedClosed(Message, frozen=True):

@@ -98,9 +98,7 @@ class StageRunner:
     def warm_up(self, max_batch: int) -> None:
         """Runs batches of 1 and of `max_batch` on zeros, so that the first frame meets a warm model."""
         for batch in {1, max_batch}:
-            inputs = {
-                t.name: np.zeros((batch, *(dim or 1 for dim in t.shape)), dtype=t.dtype) for t in self._inputs
-            }
+            inputs = {t.name: np.zeros((batch, *(dim or 1 for dim in t.shape)), dtype=t.dtype) for t in self._inputs}
             for _ in range(2):
                 self._loaded.run(inputs, {})
 
