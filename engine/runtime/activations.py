@@ -110,14 +110,6 @@ class ActivationPool:
         if not self._leased:
             self._unlink()
 
-    def reopen(self) -> None:
-        """A new plan uses the cut again before the last slot was back."""
-        self._closing = False
-
-    def unlink_now(self) -> None:
-        """Removes the arenas whatever is leased: for the engine's end."""
-        self._unlink()
-
     def _unlink(self) -> None:
         for chunk in self._chunks:
             chunk.arena.unlink()

@@ -93,7 +93,7 @@ class DataPlane:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread, removes all arenas and closes the sockets. Children must have been stopped before."""
+        """Ends the thread, removes arenas and closes the sockets. Children must have been stopped before."""
         if not self._thread.is_alive():
             return
         self.post(self._finish)
@@ -222,7 +222,7 @@ class DataPlane:
 
     def _close(self) -> None:
         for pool in self._flow.pools.values():
-            pool.unlink_now()
+            pool.close()
         for feed in self._feeds.values():
             feed.arena.unlink()
         if self._event_log is not None:
@@ -242,9 +242,9 @@ class DataPlane:
         if link is not None and link.child_id == child_id:
             self._flow.worker_lost(worker_id)
 
-    def stop_child(self, child_id: str) -> bool:
-        """Tells a child to finish what it has and end; False where it can't be reached."""
-        return self._send(child_id, m.Stop())
+    def tell_stop(self, child_id: str) -> None:
+        """Tells a child to finish what it has and end."""
+        self._send(child_id, m.Stop())
 
     def activate(self, event: PlanActivated, pools: Mapping[tuple[str, int], ActivationPool]) -> None:
         self._flow.activate(event, pools)

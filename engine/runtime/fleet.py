@@ -188,7 +188,8 @@ class Fleet:
         if child is None:
             child = self._children[spec.id] = _Child(spec)
         child.spec = spec
-        child.stop_due_s = None
+        if child.state is not ChildState.STOPPING:
+            child.stop_due_s = None
         if child.state is ChildState.UP:
             future.set_result(None)
             return

@@ -37,6 +37,7 @@ from framepool.models.spec import FRAME_INPUT, ModelSpec
 
 IDLE_POLL_MS = 1000
 REPORT_SEND_TIMEOUT_MS = 2000
+MEASURED_RUNS = 5
 
 
 class WorkerConfig(msgspec.Struct, frozen=True):
@@ -52,6 +53,7 @@ class WorkerConfig(msgspec.Struct, frozen=True):
     stage_index: int
     spec: ModelSpec | None
     niceness: int
+    measure: bool
 
 
 def tensor_infos(entries: Sequence[tuple[str, str, tuple[int | None, ...]]]) -> tuple[TensorInfo, ...]:
@@ -98,9 +100,27 @@ class StageRunner:
     def warm_up(self, max_batch: int) -> None:
         """Runs batches of 1 and of `max_batch` on zeros, so that the first frame meets a warm model."""
         for batch in {1, max_batch}:
-            inputs = {t.name: np.zeros((batch, *(dim or 1 for dim in t.shape)), dtype=t.dtype) for t in self._inputs}
+            inputs = self._zeros(batch)
             for _ in range(2):
                 self._loaded.run(inputs, {})
+
+    def _zeros(self, batch: int) -> dict[str, Array]:
+        return {t.name: np.zeros((batch, *(dim or 1 for dim in t.shape)), dtype=t.dtype) for t in self._inputs}
+
+    def measure_us(self, max_batch: int) -> tuple[float, ...]:
+        """Median microseconds of batches of 1 to `max_batch`; those beyond 4 are interpolated between powers of two."""
+        sizes = sorted({1, 2, 3, 4, *(2**i for i in range(3, 7)), max_batch} & set(range(1, max_batch + 1)))
+        measured = []
+        for batch in sizes:
+            inputs = self._zeros(batch)
+            times = []
+            for _ in range(MEASURED_RUNS):
+                start_ns = time.monotonic_ns()
+                self._loaded.run(inputs, {})
+                times.append(time.monotonic_ns() - start_ns)
+            measured.append(float(np.median(times)) / 1e3)
+        every = range(1, max_batch + 1)
+        return tuple(float(us) for us in np.interp(every, sizes, measured))
 
     def gather(self, order: m.BatchOrder) -> Mapping[str, Array]:
         """The inputs of hops[hop], batch-first and contiguous; raises InputGone."""
@@ -311,6 +331,7 @@ def main() -> int:
         head = build_head(config.spec, outputs) if config.spec is not None else None
         runner = StageRunner(config, loaded, head)
         runner.warm_up(config.stage.max_batch)
+        latency_us = runner.measure_us(config.stage.max_batch) if config.measure else ()
     except Exception as exc:  # the engine must hear the cause, whatever it is
         kind = type(exc).__name__ if isinstance(exc, FramepoolError) else "DeviceError"
         refusal = m.ChildRefused(config.child_id, kind, str(exc)[:2000])
@@ -324,6 +345,7 @@ def main() -> int:
             config.child_id,
             config.own_endpoint,
             {"hardware": facts.hardware, "runtime": facts.runtime, "provider": facts.provider},
+            latency_us,
         )
     )
     worker.serve()

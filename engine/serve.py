@@ -1,0 +1,81 @@
+"""``framepool serve``: configuration, logging, the engine and its API in the foreground, until SIGTERM or Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import structlog
+
+from framepool import FramepoolError
+from framepool.engine.api.http import MetricsServer
+from framepool.engine.api.options import ApiOptions
+from framepool.engine.api.server import ApiServer
+from framepool.engine.config import ApiSection, EngineConfig, load_config
+from framepool.engine.core import Engine
+from framepool.engine.logs import configure_logging
+
+log = structlog.get_logger("framepool.serve")
+
+
+def run(config_path: Path | None) -> int:
+    """Serves until a signal; returns the exit code: 0 after a clean stop, 1 where it could not start."""
+    try:
+        config = load_config(config_path).config
+        configure_logging(config.engine.log_level, config.engine.log_format)
+        serve(config, _signals())
+    except FramepoolError as exc:
+        print(f"framepool: {exc}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def serve(config: EngineConfig, stop: threading.Event) -> None:
+    """Serves `config` until `stop` is set. Raises FramepoolError where it can't start."""
+    engine = Engine(config)
+    api = ApiServer(engine, api_options(config.api))
+    metrics = MetricsServer(engine, config.api.host, config.api.http_port) if config.api.http_port >= 0 else None
+    try:
+        port = api.start(serving=False)
+        engine.start()
+        if metrics is not None:
+            metrics.start()
+        api.set_serving(True)
+        log.info("serving", host=config.api.host, port=port, state_dir=str(config.engine.state_dir))
+        while not stop.wait(1.0):
+            pass
+        log.info("stopping: frames under way finish first", at_most_s=config.engine.drain_s)
+    finally:
+        api.stop()
+        if metrics is not None:
+            metrics.stop()
+        engine.stop()
+        log.info("stopped")
+
+
+def api_options(section: ApiSection) -> ApiOptions:
+    return ApiOptions(
+        host=section.host,
+        port=section.port,
+        max_watchers=section.max_watchers,
+        auth_token=section.auth_token.get_secret_value(),
+        tls_certificate=section.tls_certificate,
+        tls_key=section.tls_key,
+    )
+
+
+def _signals() -> threading.Event:
+    """An event that SIGTERM and SIGINT set; a second signal ends the process at once."""
+    stop = threading.Event()
+
+    def on_signal(number: int, frame: object) -> None:
+        if stop.is_set():
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        stop.set()
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+    return stop
