@@ -29,7 +29,9 @@ def check_config(config: StreamConfig) -> None:
     _between("slo_ms", config.slo_ms, LONGEST_SLO_MS, "ms")
     _between("target_fps", config.target_fps, HIGHEST_FPS, "frames per second")
     if not (math.isfinite(config.min_score) and 0 <= config.min_score <= 1):
-        raise InvalidArgumentError(f"min_score is {config.min_score:g}; a score lies between 0 and 1", field="min_score")
+        raise InvalidArgumentError(
+            f"min_score is {config.min_score:g}; a score lies between 0 and 1", field="min_score"
+        )
 
 
 def _between(field: str, value: float, most: float, unit: str) -> None:

@@ -100,4 +100,3 @@ class Replanner:
 
     def _profiles(self, wishes: Sequence[Wish]) -> dict[str, ModelProfile]:
         return {model: self.profile(model) for model in sorted({wish.model for wish in wishes})}
-

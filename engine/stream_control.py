@@ -130,7 +130,8 @@ class StreamControl:
         with self._lock:
             if config.name in self._known:
                 raise AlreadyExistsError(
-                    f"a stream named {config.name!r} is registered; choose another name or update that one", field="name"
+                    f"a stream named {config.name!r} is registered; choose another name or update that one",
+                    field="name",
                 )
         spec = self._replanner.registry.get(config.model).spec
         check_labels(config, spec)
@@ -159,9 +160,7 @@ class StreamControl:
         arena = Arena.create(ArenaSpec(self._name_arena(), frame_slots(config), slot_bytes))
         decoder = self._decoders.assign(registration.id)
         offline = config.service_class is ServiceClass.OFFLINE
-        source = FeedSource(
-            config.source, config.username, config.password, config.target_fps, offline, config.loop
-        )
+        source = FeedSource(config.source, config.username, config.password, config.target_fps, offline, config.loop)
         feed_id = next(self._feed_ids)
         self._plane.call(lambda: self._plane.open_feed(feed_id, registration.id, source, arena, decoder))
 

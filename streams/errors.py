@@ -84,7 +84,7 @@ def _code_of(exc: BaseException, is_file: bool) -> SourceErrorCode:
     match exc:
         case av.error.HTTPUnauthorizedError() | av.error.HTTPForbiddenError():
             return codes.AUTH
-        case av.error.HTTPNotFoundError() | FileNotFoundError() | av.error.StreamNotFoundError():
+        case av.error.HTTPNotFoundError() | FileNotFoundError():
             return codes.NOT_FOUND
         case av.error.HTTPError():
             return codes.NOT_MEDIA

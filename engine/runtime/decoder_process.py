@@ -10,14 +10,17 @@ broken file does to a decoder ends here: the engine starts another and streams g
 from __future__ import annotations
 
 import collections
+import contextlib
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable
 
+import av
+import cv2
 import msgspec
 import numpy as np
+import setproctitle
 import zmq
 from numpy.typing import NDArray
 
@@ -25,15 +28,17 @@ from framepool.engine.runtime import messages as m
 from framepool.engine.runtime.arena import Arena, ArenaSpec
 from framepool.engine.runtime.child import enter_child
 from framepool.engine.runtime.transport import dealer
-from framepool.models.letterbox import apply, plan_transform
+from framepool.models.letterbox import Preprocess
 from framepool.models.spec import Resize
-from framepool.streams.worker import DecoderWorker, FrameNotice, StreamReport, StreamTask
+from framepool.streams.errors import SourceError
+from framepool.streams.reports import FrameNotice, StreamReport, StreamTask
+from framepool.streams.session import failed_report
+from framepool.streams.source_url import parse_source
+from framepool.streams.worker import DecoderWorker
 
 POLL_MS = 1000
 REPORT_SEND_TIMEOUT_MS = 2000
 STOP_DEADLINE_S = 2.0
-
-Preprocess = Callable[[NDArray[np.uint8], NDArray[np.uint8]], tuple[float, ...]]
 
 
 class DecoderConfig(msgspec.Struct, frozen=True):
@@ -141,14 +146,100 @@ class SlotSink:
         self._ring()
 
 
-def make_preprocess(task: StreamTask) -> Preprocess:
-    """Letterbox or stretch into the model's input, as the task says."""
-    resize = Resize(task.resize)
-    width_px, height_px, pad = task.model_width_px, task.model_height_px, task.pad_value
+class DecoderProcess:
+    """The loop: orders in, reports out."""
 
-    def preprocess(rgb: NDArray[np.uint8], out: NDArray[np.uint8]) -> tuple[float, ...]:
-        transform = plan_transform(rgb.shape[1], rgb.shape[0], width_px, height_px, resize)
-        apply(rgb, out, transform, pad)
-        return transform.to_tuple()
+    def __init__(self, config: DecoderConfig) -> None:
+        self._config = config
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._engine = dealer(self._context, config.engine_endpoint, config.child_id, REPORT_SEND_TIMEOUT_MS)
+        self._bell, self._ringer = socket.socketpair()
+        self._bell.setblocking(False)
+        self._ringer.setblocking(False)
+        self._sink = SlotSink(self._ring)
+        self._worker = DecoderWorker(self._sink)
+        self._stopping = False
 
-    return preprocess
+    def _ring(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # it rings already
+            self._ringer.send(b"!")
+
+    def serve(self) -> None:
+        """Runs until told to stop."""
+        poller = zmq.Poller()
+        poller.register(self._engine, zmq.POLLIN)
+        poller.register(self._bell.fileno(), zmq.POLLIN)
+        self._report(m.ChildReady(self._config.child_id, "", {}, ()))
+        while not self._stopping:
+            poller.poll(POLL_MS)
+            with contextlib.suppress(BlockingIOError):
+                self._bell.recv(4096)
+            self._send_reports()
+            self._take_orders()
+        self._worker.stop(STOP_DEADLINE_S)
+        self._send_reports()
+        self._context.destroy(linger=500)
+
+    def _send_reports(self) -> None:
+        while self._sink.outbox:
+            self._report(self._sink.outbox.popleft())
+
+    def _report(self, report: m.Report) -> None:
+        self._engine.send(m.encoder.encode(report))
+
+    def _take_orders(self) -> None:
+        while True:
+            try:
+                data = self._engine.recv(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            match m.decode_order.decode(data):
+                case m.GrantSlots() as order:
+                    self._worker.grant(order.feed_id, self._sink.grant(order.feed_id, order.slots))
+                case m.AddFeed() as order:
+                    self._add(order)
+                case m.RemoveFeed() as order:
+                    self._worker.remove(order.feed_id)
+                case m.Stop():
+                    self._stopping = True
+
+    def _add(self, order: m.AddFeed) -> None:
+        try:
+            source = parse_source(order.source, order.username, order.password)
+            self._sink.open(order)
+        except (SourceError, OSError) as exc:
+            self._sink.state(failed_report(order.feed_id, order.stream, exc))
+            self._report_closed(order.feed_id)
+            return
+        self._worker.add(
+            StreamTask(
+                stream_id=order.feed_id,
+                name=order.stream,
+                source=source,
+                target_fps=order.target_fps,
+                shape=(order.model_height_px, order.model_width_px, 3),
+                preprocess=Preprocess(Resize(order.resize), order.pad_value),
+                offline=order.offline,
+                loop=order.loop,
+                first_seq=order.first_seq,
+                resume_media_ns=order.resume_media_ns,
+            )
+        )
+
+    def _report_closed(self, feed_id: int) -> None:
+        self._send_reports()
+        self._report(m.FeedClosed(feed_id))
+
+
+def main() -> int:
+    """Process entry: configuration on standard input, then serve."""
+    config = msgspec.msgpack.decode(enter_child("framepool: decoder"), type=DecoderConfig)
+    setproctitle.setproctitle(config.title)
+    cv2.setNumThreads(1)
+    av.logging.set_level(None)
+    DecoderProcess(config).serve()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
