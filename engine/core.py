@@ -50,7 +50,7 @@ from framepool.engine.scheduling.options import SchedulerOptions
 from framepool.engine.scheduling.registry import make_scheduler
 from framepool.engine.stage_files import StageFiles
 from framepool.engine.store.store import DetectionStore, StoreOptions
-from framepool.engine.stream_control import StreamControl
+from framepool.engine.stream_control import SEQUENCE_PERIOD_S, StreamControl
 from framepool.engine.watching import WatchHub
 from framepool.models.registry import ModelRegistry
 
@@ -59,7 +59,6 @@ log = structlog.get_logger("framepool.engine")
 CONTROL_TIMEOUT_S = 100.0
 """Longest wait for another change to end: that may be measuring a model."""
 CHILD_STOP_S = 8.0
-SEQUENCE_PERIOD_S = 5.0
 DAY_S = 86_400.0
 
 
@@ -96,7 +95,7 @@ class Engine:
             state_dir,
             StoreOptions(max_age_s=config.store.max_age_days * DAY_S, max_bytes=config.store.max_bytes),
         )
-        self._hub = WatchHub(max_watchers=config.api.max_watchers)
+        self._hub = WatchHub(config.api.max_watchers, newest=self._store.last_cursor)
         publisher = Publisher(self._store, self._hub)
         log_path = config.scheduler.event_log
         self._fleet = Fleet(FleetHooks(self._child_up, self._child_lost, self._stop_child))
@@ -155,7 +154,7 @@ class Engine:
         while time.monotonic() < until_s and self._plane.call(lambda: self._plane.open_frames):
             time.sleep(0.02)
         self._plane.call(self._plane.end_open_frames)
-        self._streams.keep_sequence_numbers()
+        self._streams.keep_sequence_numbers(final=True)
         self._fleet.stop(CHILD_STOP_S)
         self._plane.stop()
         self._hub.close()
@@ -252,7 +251,7 @@ class Engine:
 
     def watch_detections(self, query: DetectionFilter, resume_cursor: int | None) -> Subscription:
         self._check_running()
-        return self._hub.subscribe(query, resume_cursor, self._store.history)
+        return self._hub.subscribe(query, resume_cursor, self._store)
 
     # Models
 
@@ -260,7 +259,15 @@ class Engine:
         self._check_running()
         if upload.replace and (users := self._streams.uses_model(upload.name)):
             raise _in_use(upload.name, users)
-        entry = self._registry.add(upload)
+        entry = self._registry.add(
+            upload.name,
+            upload.path if upload.path is not None else upload.content or b"",
+            external_data=upload.external_data,
+            spec_toml=upload.spec_toml,
+            head=upload.head,
+            labels=upload.labels,
+            replace=upload.replace,
+        )
         return model_info(entry, self._registry.partition(entry.name), {})
 
     def get_model(self, name: str) -> ModelInfo:

@@ -7,6 +7,7 @@ written down once it is served, so what a crash interrupts was never promised.
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -38,6 +39,7 @@ SPARE_SLOTS = 4
 """Frame slots beyond those that a stream's SLO and rate fill: granted, in the decoder's hands, on their way back."""
 MOST_SLOTS = 256
 OFFLINE_SLOTS = 16
+SEQUENCE_PERIOD_S = 5.0
 
 
 @dataclass(slots=True)
@@ -225,15 +227,18 @@ class StreamControl:
             log.info("streams resumed", streams=len(self._known))
             self._replanner.apply(self.wishes())
 
-    def keep_sequence_numbers(self) -> None:
-        """Writes down how far each stream's frame numbers have come (called now and then, and at the end)."""
-        with self._lock:
-            ids = [known.registration.id for known in self._known.values()]
-        numbers = self._plane.call(
-            lambda: {i: self._plane.streams()[i].next_seq for i in ids if i in self._plane.streams()}
-        )
-        for stream_id, next_seq in numbers.items():
-            self._registrations.keep_next_seq(stream_id, next_seq)
+    def keep_sequence_numbers(self, *, final: bool = False) -> None:
+        """Writes down from where frames are to be numbered after a restart (called every `SEQUENCE_PERIOD_S`).
+
+        Until the last time that is ahead of what was reached: an engine that dies must not number frames twice.
+        """
+
+        def collect() -> dict[int, int]:
+            ahead_s = 0.0 if final else 2 * SEQUENCE_PERIOD_S
+            streams = self._plane.streams().values()
+            return {s.id: s.next_seq + math.ceil(ahead_s * s.config.target_fps) for s in streams}
+
+        self._registrations.keep_next_seq(self._plane.call(collect))
 
 
 def frame_slots(config: StreamConfig) -> int:
