@@ -55,7 +55,9 @@ class ApiSection(_Section):
 class SourcesSection(_Section):
     """What may be registered as a stream's source."""
 
-    file_roots: tuple[Path, ...] = Field((), description="files are read below these folders only; empty: anywhere")
+    file_roots: tuple[Path, ...] = Field(
+        (), description="files are read below these folders only; empty: the engine's working directory"
+    )
     probe_timeout_s: float = Field(10.0, gt=0, le=120)
 
 

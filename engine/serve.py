@@ -36,7 +36,9 @@ def serve(config: EngineConfig, stop: threading.Event) -> None:
     """Serves `config` until `stop` is set. Raises FramepoolError where it can't start."""
     engine = Engine(config)
     api = ApiServer(engine, api_options(config.api))
-    metrics = MetricsServer(engine, host=config.api.host, port=config.api.http_port) if config.api.http_port >= 0 else None
+    metrics = (
+        MetricsServer(engine, host=config.api.host, port=config.api.http_port) if config.api.http_port >= 0 else None
+    )
     try:
         port = api.start(serving=False)
         engine.start()

@@ -30,8 +30,9 @@ from framepool.engine.runtime.feeds import FeedSource
 from framepool.engine.scheduling.events import ServiceClass
 from framepool.engine.store.registrations import Registration, Registrations
 from framepool.models.spec import ModelSpec
+from framepool.streams import SAMPLES_DIR
 from framepool.streams.probe import probe
-from framepool.streams.source_url import SourceSpec, parse_source
+from framepool.streams.source_url import parse_source
 
 log = structlog.get_logger("framepool.streams")
 
@@ -121,7 +122,7 @@ class StreamControl:
 
     def check_source(self, config: StreamConfig) -> None:
         """Raises SourceError where the source can never be played; a camera that is away now is no error."""
-        roots = tuple(self._config.sources.file_roots) or None
+        roots = self._config.sources.file_roots or (Path.cwd(), SAMPLES_DIR)
         spec = parse_source(config.source, config.username, config.password, file_roots=roots)
         if spec.is_file and config.enabled:
             probe(spec, self._config.sources.probe_timeout_s)
@@ -143,18 +144,17 @@ class StreamControl:
             self._replanner.admit(existing, wish)
             self._replanner.apply([*existing, wish])
         registration = self._registrations.add(config)
-        self._begin(registration, spec)
+        self._know(registration, spec)
+        if config.enabled:
+            self._open_feed(registration, spec)
         log.info("stream registered", stream=config.name, model=config.model, slo_ms=config.slo_ms)
         return self.info(config.name)
 
-    def _begin(self, registration: Registration, spec: ModelSpec) -> None:
-        config = registration.config
-        shown = without_password(config)
+    def _know(self, registration: Registration, spec: ModelSpec) -> None:
+        shown = without_password(registration.config)
         self._plane.call(lambda: self._plane.add_stream(registration.id, shown, spec, registration.next_seq))
         with self._lock:
-            self._known[config.name] = _Known(registration)
-        if config.enabled:
-            self._open_feed(registration, spec)
+            self._known[registration.config.name] = _Known(registration)
 
     def _open_feed(self, registration: Registration, spec: ModelSpec) -> None:
         config = registration.config
@@ -215,17 +215,26 @@ class StreamControl:
         return False
 
     def resume(self) -> None:
-        """Takes up the registered streams of an earlier run. One that can't be served stays registered, failed."""
+        """Takes up the registered streams of an earlier run; those whose model is gone stay written down."""
+        resumed: list[tuple[Registration, ModelSpec]] = []
         for registration in self._registrations.list():
             try:
                 spec = self._replanner.registry.get(registration.config.model).spec
             except FramepoolError as exc:
                 log.error("stream can't be resumed", stream=registration.config.name, cause=str(exc))
                 continue
-            self._begin(registration, spec)
-        if self._known:
-            log.info("streams resumed", streams=len(self._known))
+            self._know(registration, spec)
+            resumed.append((registration, spec))
+        if not resumed:
+            return
+        try:
             self._replanner.apply(self.wishes())
+        except FramepoolError as exc:
+            log.error("the resumed streams can't be served now", cause=str(exc))
+        for registration, spec in resumed:
+            if registration.config.enabled:
+                self._open_feed(registration, spec)
+        log.info("streams resumed", streams=len(resumed))
 
     def keep_sequence_numbers(self, *, final: bool = False) -> None:
         """Writes down from where frames are to be numbered after a restart (called every `SEQUENCE_PERIOD_S`).
@@ -251,8 +260,3 @@ def frame_slots(config: StreamConfig) -> int:
 
 def _not_found(name: str) -> NotFoundError:
     return NotFoundError(f"no stream is named {name!r}; see `framepool streams list`", field="name")
-
-
-def source_of(config: StreamConfig, roots: tuple[Path, ...] | None) -> SourceSpec:
-    """The stream's source, parsed. Raises SourceError."""
-    return parse_source(config.source, config.username, config.password, file_roots=roots)

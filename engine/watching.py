@@ -176,7 +176,9 @@ class WatchHub:
     `newest` is the cursor of the last frame that was published before (by an earlier engine).
     """
 
-    def __init__(self, max_watchers: int = 256,
+    def __init__(
+        self,
+        max_watchers: int = 256,
         *,
         newest: int = 0,
         recent: int = RECENT_FRAMES,

@@ -144,8 +144,8 @@ def _check_versions(model: ModelProto) -> None:
         )
     if model.ir_version > onnx.IR_VERSION:
         raise ModelUnsupportedError(
-            f"the model is of IR version {model.ir_version}, this installation knows up to {onnx.IR_VERSION}; export it "
-            "with an older onnx, or update onnx and onnxruntime",
+            f"the model is of IR version {model.ir_version}, this installation knows up to {onnx.IR_VERSION}; export "
+            "it with an older onnx, or update onnx and onnxruntime",
             field="model",
         )
     if opset < 1:
@@ -163,8 +163,8 @@ def _check_operators(model: ModelProto) -> None:
             known = domain in _RUNTIME_DOMAINS or (node.domain, node.op_type) in own
             if not known and not (domain == "" and onnx.defs.has(node.op_type, max_inclusive_version=opset)):
                 raise ModelUnsupportedError(
-                    f"the model needs the operator {node.domain or 'ai.onnx'}:{node.op_type} (node {node.name!r}), which "
-                    "onnxruntime does not have; export it without custom operators",
+                    f"the model needs the operator {node.domain or 'ai.onnx'}:{node.op_type} (node {node.name!r}), "
+                    "which onnxruntime does not have; export it without custom operators",
                     field="model",
                 )
             for body in bodies(node):
