@@ -37,11 +37,13 @@ class Shapes:
 
     `samples` holds the tensors with a batch axis 0 and nothing unknown, by name; they alone may cross a cut.
     `types` holds every tensor of a numpy type: its dtype and full shape at the first probed batch (None: unknown).
+    `batched` names all tensors whose axis 0 is the batch, whatever is known of their other axes.
     `batch` is the fixed batch, or None where it is free; `batch_symbol` is then its name in the file.
     """
 
     samples: Mapping[str, TensorInfo]
     types: Mapping[str, tuple[str, _Dims | None]]
+    batched: frozenset[str]
     batch: int | None
     batch_symbol: str
 
@@ -52,7 +54,8 @@ class Shapes:
         dtype, dims = self.types.get(name, ("", None))
         if not dtype:
             raise ModelInvalidError(f"graph edge {name!r} is no tensor of a plain type (a sequence, map or optional)")
-        return TensorInfo(name, dtype, (None, *(dims or ())[1:]))
+        rest = (dims or ())[1:]
+        return TensorInfo(name, dtype, rest if name in self.batched else (None, *rest))
 
 
 def infer_shapes(graph: Graph, folder: Path | None = None) -> Shapes:
@@ -62,26 +65,24 @@ def infer_shapes(graph: Graph, folder: Path | None = None) -> Shapes:
     free = [value for value in inputs if _first_axis_free(value)]
     if free:
         first, second = (_infer(light, {value.name for value in free}, batch) for batch in _PROBE_BATCHES)
-        samples = {
-            name: TensorInfo(name, dtype, dims[1:])
-            for name, (dtype, dims) in first.items()
-            if dims and _follows_batch(dims, second.get(name, (dtype, None))[1])
-        }
-        return Shapes(samples, first, None, free[0].type.tensor_type.shape.dim[0].dim_param or "N")
+        batched = {name for name, (_, dims) in first.items() if _follow(dims, second.get(name, ("", None))[1])}
+        symbol = free[0].type.tensor_type.shape.dim[0].dim_param or "N"
+        return Shapes(_samples(first, batched), first, frozenset(batched), None, symbol)
     ranked = [value.type.tensor_type.shape.dim for value in inputs if value.type.tensor_type.shape.dim]
     batch = ranked[0][0].dim_value if ranked else 1
     types = _infer(light, set(), batch)
-    samples = {
-        name: TensorInfo(name, dtype, dims[1:])
-        for name, (dtype, dims) in types.items()
-        if dims and dims[0] == batch and None not in dims
-    }
-    return Shapes(samples, types, batch, "")
+    batched = {name for name, (_, dims) in types.items() if dims and dims[0] == batch}
+    return Shapes(_samples(types, batched), types, frozenset(batched), batch, "")
 
 
-def _follows_batch(first: _Dims, second: _Dims | None) -> bool:
-    expected = (_PROBE_BATCHES[1], *first[1:])
-    return first[0] == _PROBE_BATCHES[0] and None not in first and second == expected
+def _samples(types: Mapping[str, tuple[str, _Dims | None]], batched: set[str]) -> dict[str, TensorInfo]:
+    found = {name: (dtype, dims) for name, (dtype, dims) in types.items() if dims and name in batched}
+    return {name: TensorInfo(name, dtype, dims[1:]) for name, (dtype, dims) in found.items() if None not in dims}
+
+
+def _follow(first: _Dims | None, second: _Dims | None) -> bool:
+    """True where axis 0 is the batch in both probes and no other axis changes with it."""
+    return bool(first and second and (first[0], second[0]) == _PROBE_BATCHES and first[1:] == second[1:])
 
 
 def _first_axis_free(value: ValueInfoProto) -> bool:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from framepool.engine.client import Client
 
 _SHORTEST_INTERVAL_S = 0.1
+CLEAR_SCREEN = "\x1b[H\x1b[2J"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -128,7 +129,7 @@ def stats(
                 print_json(found)
             else:
                 if watch and sys.stdout.isatty():
-                    typer.clear()
+                    typer.echo(CLEAR_SCREEN, nl=False)
                 typer.echo(stats_text(found))
             if not watch:
                 return

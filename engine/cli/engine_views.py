@@ -29,7 +29,7 @@ def device_row(device: DeviceInfo) -> tuple[str, ...]:
 
 def plan_rows(placed: PlacedPlan) -> list[tuple[str, ...]]:
     """A line a stage, under PLAN_COLUMNS; LATENCY is that of a full batch on one device."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for pipeline in placed.plan.pipelines:
         for stage in pipeline.stages:
             place = (pipeline.id, stage.index)

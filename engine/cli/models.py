@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -16,6 +16,7 @@ from framepool.engine.control import ModelInfo
 app = typer.Typer(help="Models: add, list, show, cuts, rm, export.", no_args_is_help=True)
 
 NameArgument = Annotated[str, typer.Argument(help="Name of the model.")]
+Weights = Literal["default", "random"]
 ReplaceOption = Annotated[bool, typer.Option("--replace", help="Replace a model of that name.")]
 
 
@@ -146,7 +147,7 @@ def export(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(help="Name of a torchvision model, like resnet50.")],
     out: Annotated[Path, typer.Option("--out", help="Folder for the ONNX file and its spec.")] = Path(),
-    weights: Annotated[str, typer.Option("--weights", help="default (downloads them) or random.")] = "default",
+    weights: Annotated[Weights, typer.Option("--weights", help="default (downloads them) or random.")] = "default",
     add_it: Annotated[bool, typer.Option("--add", help="Add it to the engine when it is exported.")] = False,
     replace: ReplaceOption = False,
     server: ServerOption = "",

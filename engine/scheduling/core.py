@@ -249,7 +249,8 @@ class Scheduler:
             self._policy.pump(lane, now_ns)
         else:
             lane.wake_ns = FAR_FUTURE_NS
-        self._arm(lane.wake_ns)
+        if lane.wake_ns < self._armed_ns or self._armed_ns == FAR_FUTURE_NS:
+            self._arm(lane.wake_ns)
         if not lane.routes and not lane.counts.total and not lane.offline.items:
             self.state.lanes.pop(lane.model, None)
 

@@ -101,7 +101,9 @@ class PPipePolicy:
                 lane.wake_ns = min(lane.wake_ns, now_ns + spare_ns)
                 return False
         end_ns = full_end_ns if probed == size else probe(best, size, now_ns)
-        return self._send_or_wait(lane, best, first, size, by_ns, end_ns, now_ns)
+        if self._send_or_wait(lane, best, first, size, by_ns, end_ns, now_ns):
+            return True
+        return len(usable) > 1 and self._serve_fresher(lane, usable, best, now_ns)
 
     def _least_delayed(self, usable: list[Route], by_ns: int, now_ns: int) -> tuple[Route, int]:
         """The pipeline on which a full batch would queue least, and when that batch would end.
@@ -138,6 +140,25 @@ class PPipePolicy:
         latest_end_ns = by_ns + options.publish_reserve_ns + options.start_slack_ns
         self._state.send(route, lane.live.take(first, size), now_ns, latest_end_ns=latest_end_ns)
         return True
+
+    def _serve_fresher(self, lane: Lane, usable: list[Route], waited_for: Route, now_ns: int) -> bool:
+        """The head waits for `waited_for`. A route that is free meanwhile, but too long for it, takes fresher frames:
+        under overload the head always sits near its deadline, and long pipelines would stand idle."""
+        reserve_ns = self._state.options.publish_reserve_ns
+        waiting = lane.live.items
+        for route in usable:
+            if route is waited_for:
+                continue
+            end_ns = probe(route, route.batch, now_ns)
+            first = lane.live.first_from(end_ns + reserve_ns)
+            size = min(route.batch, len(waiting) - first)
+            if size > 0:
+                if size < route.batch:
+                    end_ns = probe(route, size, now_ns)
+                by_ns = waiting[first][0] - reserve_ns
+                if self._send_or_wait(lane, route, first, size, by_ns, end_ns, now_ns):
+                    return True
+        return False
 
     def _give_up(self, head: Entry, now_ns: int) -> None:
         self._state.drop(head, DropReason.STALE if head.deadline_ns < now_ns else DropReason.INFEASIBLE)

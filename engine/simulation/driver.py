@@ -347,8 +347,7 @@ class Simulation:
                     self.now_ns,
                 )
             )
-        if job.at + 1 < len(dispatch.hops):
-            job.at += 1
+        if job.go_on():
             target = self._workers[job.hop.worker_id]
             moved_ns = self._transfer_ns[dispatch.pipeline_id, job.hop.stage] * len(dispatch.frames)
             self._deliver(job, target, self._links.transfer(worker.link_id, target.link_id, moved_ns, self.now_ns))

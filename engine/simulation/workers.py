@@ -12,18 +12,23 @@ from framepool.engine.scheduling.commands import Dispatch, Hop
 
 
 class Job:
-    """A batch on its way: `at` is the index of the hop it is on or heading for."""
+    """A batch on its way: `hop` is what it is on or heading for, `at` the index of that hop."""
 
-    __slots__ = ("at", "dispatch", "start_ns")
+    __slots__ = ("at", "dispatch", "hop", "start_ns")
 
     def __init__(self, dispatch: Dispatch) -> None:
         self.dispatch = dispatch
         self.at = 0
+        self.hop: Hop = dispatch.hops[0]
         self.start_ns = 0
 
-    @property
-    def hop(self) -> Hop:
-        return self.dispatch.hops[self.at]
+    def go_on(self) -> bool:
+        """Heads for the next hop; False where there is none."""
+        self.at += 1
+        if self.at == len(self.dispatch.hops):
+            return False
+        self.hop = self.dispatch.hops[self.at]
+        return True
 
 
 class SimWorker:

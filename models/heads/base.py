@@ -50,6 +50,16 @@ def only_output(outputs: tuple[TensorInfo, ...], rank: int, what: str) -> Tensor
     return found[0]
 
 
+def rows_of(tensor: TensorInfo) -> tuple[int | None, ...] | None:
+    """The shape of one row of an output without a batch axis ([R, ...]); None where it can't be one.
+
+    Where the first axis is not known to be the batch, a shape may be given with or without it.
+    """
+    if not tensor.shape or tensor.shape[0] is not None:
+        return tensor.shape
+    return tensor.shape[1:]
+
+
 def misfit(what: str, outputs: tuple[TensorInfo, ...]) -> ModelSpecError:
     """The error of a head that needs `what` and is given `outputs`."""
     have = ", ".join(describe(output) for output in outputs)

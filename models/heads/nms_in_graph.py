@@ -18,7 +18,7 @@ import numpy as np
 
 from framepool.models.detections import Detections
 from framepool.models.errors import ModelSpecError
-from framepool.models.heads.base import Array, Outputs, corners, finish, misfit
+from framepool.models.heads.base import Array, Outputs, corners, finish, misfit, rows_of
 from framepool.models.letterbox import Transform
 from framepool.models.partition import TensorInfo
 from framepool.models.spec import ModelSpec
@@ -82,7 +82,7 @@ class NmsHead:
         return pick
 
     def _rows(self, outputs: tuple[TensorInfo, ...]) -> Callable[[Outputs, int], list[Found]]:
-        if outputs[0].shape != (7,):
+        if rows_of(outputs[0]) != (7,):
             raise _misfit(outputs)
         name = outputs[0].name
 
@@ -95,7 +95,7 @@ class NmsHead:
         return pick
 
     def _selected(self, outputs: tuple[TensorInfo, ...]) -> Callable[[Outputs, int], list[Found]]:
-        indices = [o for o in outputs if o.shape == (3,) and "int" in o.dtype]
+        indices = [o for o in outputs if rows_of(o) == (3,) and "int" in o.dtype]
         boxes = [o for o in outputs if len(o.shape) == 2 and o.shape[1] == 4 and o not in indices]
         scores = [o for o in outputs if len(o.shape) == 2 and o not in boxes]
         if not (len(indices) == len(boxes) == len(scores) == 1):

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from framepool.models.detections import Detections
-from framepool.models.heads.base import Outputs, finish, misfit
+from framepool.models.heads.base import Outputs, finish, misfit, rows_of
 from framepool.models.letterbox import Transform
 from framepool.models.partition import TensorInfo
 from framepool.models.spec import ModelSpec
@@ -20,8 +20,8 @@ class SsdHead:
     """See the module docstring."""
 
     def __init__(self, spec: ModelSpec, outputs: tuple[TensorInfo, ...]) -> None:
-        boxes = [o for o in outputs if o.shape == (4,)]
-        flat = [o for o in outputs if o.shape == ()]
+        boxes = [o for o in outputs if rows_of(o) == (4,)]
+        flat = [o for o in outputs if rows_of(o) == ()]
         labels = [o for o in flat if "int" in o.dtype]
         scores = [o for o in flat if "int" not in o.dtype]
         if not (len(boxes) == len(labels) == len(scores) == 1):
