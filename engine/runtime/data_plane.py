@@ -58,6 +58,7 @@ class PlaneHooks:
     child_refused: Callable[[m.ChildRefused], None]
     child_hung: Callable[[str], None]
     stream_state: Callable[[int, StreamState], None]
+    """A stream's new state; one that ended is told of once its last frame is through."""
 
 
 class DataPlane:
@@ -77,7 +78,9 @@ class DataPlane:
         self._ringer.setblocking(False)
         self._flow = FrameFlow(
             scheduler,
-            FlowHooks(time.monotonic_ns, self._send, hooks.next_cursor, hooks.publish, self._unreachable),
+            FlowHooks(
+                time.monotonic_ns, self._send, hooks.next_cursor, hooks.publish, self._unreachable, self._stream_idle
+            ),
             event_log,
         )
         self._streams: dict[int, Stream] = {}
@@ -410,6 +413,12 @@ class DataPlane:
         stream.tally.reconnects += report.new_reconnects
         if stream.state != before:
             log.info("stream state", stream=stream.config.name, state=stream.state.value, cause=report.error)
+            if stream.state not in ENDED_STATES or not stream.frames:
+                self._hooks.stream_state(stream.id, stream.state)
+
+    def _stream_idle(self, stream: Stream) -> None:
+        """Its last open frame ended: a stream that has ended asks for nothing from now on, not sooner."""
+        if stream.state in ENDED_STATES and not stream.removed:
             self._hooks.stream_state(stream.id, stream.state)
 
     def _feed_closed(self, sender: str, feed_id: int) -> None:

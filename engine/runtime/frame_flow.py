@@ -40,13 +40,15 @@ EXPIRY_NS = 30_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class FlowHooks:
-    """What the flow asks of its surroundings. `send` tells whether the child could be reached."""
+    """What the flow asks of its surroundings. `send` tells whether the child could be reached; `stream_idle` hears of
+    each stream whose last open frame ended."""
 
     clock_ns: Callable[[], int]
     send: Callable[[str, m.Order], bool]
     next_cursor: Callable[[], int]
     publish: Callable[[FrameDetections], None]
     worker_unreachable: Callable[[WorkerLink], None]
+    stream_idle: Callable[[Stream], None]
 
 
 class FrameFlow:
@@ -286,6 +288,8 @@ class FrameFlow:
         if feed.decoder and not feed.closing:
             self._grants.setdefault(feed.id, (feed, []))[1].extend(feed.grant_all())
         self._unuse(feed)
+        if not feed.stream.frames:
+            self._hooks.stream_idle(feed.stream)
 
     @staticmethod
     def _let_go_of_activation(frame: LiveFrame) -> None:

@@ -67,6 +67,7 @@ class ChildProcess:
                 log.info("child says", child=self.child_id, text=text)
         code = self._process.wait()
         stderr.close()
+        self._close_pipe()
         self._on_exit(code)
 
     def end(self, timeout_s: float) -> None:
