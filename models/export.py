@@ -8,17 +8,19 @@ shapes, all static, are folded by onnxruntime's basic optimisations, so that the
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import tempfile
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, get_args
+
+import tomli_w
 
 from framepool.models.errors import ExportError
-from framepool.models.export_catalog import CatalogEntry, Family, find
+from framepool.models.export_catalog import CatalogEntry, Family, Weights, find
+from framepool.models.spec import ColorOrder, Layout, Resize, Task
 
 DEFAULT_OPSET = 17
 
@@ -45,7 +47,7 @@ def export_model(
     name: str,
     out_dir: Path,
     *,
-    weights: Literal["random", "default"] = "random",
+    weights: Weights = "random",
     image_size: int | None = None,
     opset: int = DEFAULT_OPSET,
 ) -> ExportedModel:
@@ -57,7 +59,7 @@ def export_model(
     """
     entry = find(name)
     image_px = _checked_size(entry, image_size)
-    if weights not in ("random", "default"):
+    if weights not in get_args(Weights):
         raise ExportError(f"weights {weights!r} of {name} are unknown; use 'random' or 'default'", field="weights")
     out_dir.mkdir(parents=True, exist_ok=True)
     path, spec_path = out_dir / f"{name}.onnx", out_dir / f"{name}.toml"
@@ -74,19 +76,18 @@ def export_model(
     return ExportedModel(path, spec_toml, spec_path)
 
 
-def load_module(name: str, *, weights: Literal["random", "default"] = "random", image_size: int | None = None) -> Any:
+def load_module(name: str, *, weights: Weights = "random", image_size: int | None = None) -> Any:
     """The torch module that `export_model` exports: float32 [n, 3, size, size] in, the file's outputs out."""
     entry = find(name)
     modules = _torch_part()
     try:
         with _quiet():
-            return modules.build_module(
-                entry, pretrained=weights == "default", image_px=_checked_size(entry, image_size)
-            )
+            pretrained = weights == "default"
+            return modules.build_module(entry, pretrained=pretrained, image_px=_checked_size(entry, image_size))
     except OSError as exc:  # URLError and HTTPError among them: the download failed
         raise ExportError(
             f"published weights of {name} can't be fetched ({exc}); put them into torch's hub cache, or export with "
-            "weights='random'"
+            "random weights"
         ) from exc
 
 
@@ -170,39 +171,40 @@ def _quiet() -> Iterator[None]:
 
 
 def _spec_toml(entry: CatalogEntry, image_px: int, pretrained: bool) -> str:
+    """What `importing` needs to know beside the file; keys as in `spec`."""
     modules = _torch_part()
     task = {
-        Family.CLASSIFICATION: "classify",
-        Family.SEGMENTATION: "segment",
-        Family.DETECTION: "detect",
-        Family.KEYPOINTS: "detect",
+        Family.CLASSIFICATION: Task.CLASSIFY,
+        Family.SEGMENTATION: Task.SEGMENT,
+        Family.DETECTION: Task.DETECT,
+        Family.KEYPOINTS: Task.KEYPOINTS,
     }[entry.family]
-    kind = "detections" if entry.control_flow else entry.family.value
-    mean, std = ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)) if entry.control_flow else (_MEAN, _STD)
-    values: dict[str, dict[str, Any]] = {
-        "": {
+    detector = entry.control_flow
+    head: dict[str, Any] = {"kind": "detections" if detector else entry.family.value}
+    if detector:
+        head["nms_iou"] = False  # the graph suppresses already
+    elif entry.family is Family.CLASSIFICATION:
+        head["score_threshold"] = 0.0  # the best classes, however sure
+    source: dict[str, Any] = {
+        "name": "images",
+        "height_px": image_px,
+        "width_px": image_px,
+        "layout": Layout.NCHW.value,
+        "color": ColorOrder.RGB.value,
+        "dtype": "float32",
+        "resize": (Resize.LETTERBOX if detector else Resize.STRETCH).value,
+        "scale": 1.0 / 255.0,
+    }
+    if not detector:
+        source |= {"mean": list(_MEAN), "std": list(_STD)}
+    return tomli_w.dumps(
+        {
             "name": entry.name,
-            "task": task,
+            "task": task.value,
             "labels": list(modules.labels_of(entry)),
             "origin": modules.origin_of(entry, pretrained=pretrained),
             "license": "BSD-3-Clause",
-        },
-        "input": {
-            "name": "images",
-            "height_px": image_px,
-            "width_px": image_px,
-            "layout": "nchw",
-            "color": "rgb",
-            "dtype": "float32",
-            "resize": "letterbox" if entry.control_flow else "stretch",
-            "scale": 1.0 / 255.0,
-            "mean": list(mean),
-            "std": list(std),
-        },
-        "head": {"kind": kind},
-    }
-    lines: list[str] = []
-    for table, settings in values.items():
-        lines += ["", f"[{table}]"] if table else []
-        lines += [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
-    return "\n".join(lines) + "\n"
+            "input": source,
+            "head": head,
+        }
+    )

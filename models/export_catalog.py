@@ -9,8 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 from framepool.models.errors import ExportError
+
+
+Weights = Literal["random", "default"]
+"""Drawn from a fixed seed, or the best that torchvision publishes (from its cache, else downloaded)."""
 
 
 class Family(StrEnum):
