@@ -6,8 +6,9 @@ but its model must have a place in the plan, so it stands for a small rate at a 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from framepool.engine.config import PlannerSection
 from framepool.engine.control import StreamConfig
@@ -40,12 +41,12 @@ class Wish:
         return cls(config.model, config.slo_ms, config.target_fps)
 
 
-def demands_of(wishes: Iterable[Wish]) -> tuple[Demand, ...]:
-    """One demand per (model, SLO), ordered."""
+def demands_of(wishes: Iterable[Wish], headroom: float = 1.0) -> tuple[Demand, ...]:
+    """One demand per (model, SLO), ordered, of `headroom` times the streams' rates."""
     rates: dict[tuple[str, float], float] = {}
     for wish in wishes:
         key = (wish.model, wish.slo_ms)
-        rates[key] = rates.get(key, 0.0) + wish.rate_fps
+        rates[key] = rates.get(key, 0.0) + wish.rate_fps * headroom
     return tuple(Demand(model, slo_ms, rate) for (model, slo_ms), rate in sorted(rates.items()))
 
 
@@ -68,21 +69,27 @@ def admit(
     existing: Sequence[Wish],
     wanted: Wish,
     options: PlannerOptions,
+    headroom: float,
 ) -> None:
-    """Raises CapacityError, with what would fit, where `wanted` can't be served beside `existing`."""
+    """Raises CapacityError, with what would fit, where `wanted` can't be served beside `existing`.
+
+    It is admitted where `headroom` times the load of all fits.
+    """
     profile = profiles[wanted.model]
     fastest_ms = fastest_slo_ms(profile, inventory, options)
-    demands = demands_of([*existing, wanted])
+    demands = demands_of([*existing, wanted], headroom)
     reachable = fastest_ms is not None and wanted.slo_ms >= fastest_ms
     if reachable and fits(profiles, inventory, demands, options):
         return
     offer = best_offer(
         profiles,
         inventory,
-        demands_of(existing),
-        Demand(wanted.model, wanted.slo_ms, wanted.rate_fps),
+        demands_of(existing, headroom),
+        Demand(wanted.model, wanted.slo_ms, wanted.rate_fps * headroom),
         options,
     )
+    if offer.best_fps is not None:
+        offer = replace(offer, best_fps=math.floor(offer.best_fps / headroom * 100) / 100 or None)
     if not reachable:
         least = "no device can run it" if fastest_ms is None else f"the fastest here takes {fastest_ms:.0f} ms"
         raise CapacityError(

@@ -69,6 +69,12 @@ class PlannerSection(_Section):
     max_stages: int = Field(2, ge=1, le=4, description="1: models are never split")
     distinct_classes: bool = Field(False, description="a pipeline's stages lie on unlike classes")
     max_batch: int = Field(16, ge=1, le=64)
+    headroom: float = Field(
+        1.25,
+        ge=1,
+        le=10,
+        description="streams are admitted while so many times their load fits: decoding needs cores too",
+    )
     time_limit_s: float = Field(2.0, gt=0, le=600)
 
 

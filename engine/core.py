@@ -313,7 +313,7 @@ class Engine:
 
     def replan(self) -> PlacedPlan:
         with self._changing():
-            return self._replanner.apply(self._streams.wishes())
+            return self._replanner.apply(self._streams.wishes(), anew=True)
 
     def stats(self) -> EngineStats:
         self._check_running()

@@ -7,7 +7,7 @@ One caller at a time: the engine's control lock is held around every call. A pla
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -17,6 +17,7 @@ from framepool.engine.control import Progress
 from framepool.engine.deployment import Deployment
 from framepool.engine.hardware import Hardware
 from framepool.engine.planning.errors import PlanInfeasibleError
+from framepool.engine.planning.keeping import kept_plan
 from framepool.engine.planning.placement import place
 from framepool.engine.planning.plan import PlacedPlan, Plan
 from framepool.engine.planning.solving import fastest_slo_ms, solve
@@ -63,15 +64,21 @@ class Replanner:
             existing,
             wanted,
             planner_options(self.settings),
+            self.settings.headroom,
         )
 
-    def apply(self, wishes: Sequence[Wish]) -> PlacedPlan:
-        """Plans for these streams and serves by it. Streams whose SLO no device can meet are planned without.
+    def apply(self, wishes: Sequence[Wish], *, anew: bool = False) -> PlacedPlan:
+        """Serves these streams: by the plan that runs, where it does with room to spare, else by a new one (always,
+        with `anew`). Streams whose SLO no device can meet are planned without.
 
         Raises DeviceError when a worker does not start; the plan before then still serves.
         """
-        plan = self._solve(wishes)
-        deployed = self.deployment.deploy(place(plan, self.hardware.inventory, self.deployment.active))
+        before = self.deployment.active
+        if not anew:
+            kept = kept_plan(before.plan, demands_of(wishes), self.settings.slo_margin, self.settings.headroom)
+            if kept is not None:
+                return self.deployment.deploy(replace(before, plan=kept))
+        deployed = self.deployment.deploy(place(self._solve(wishes), self.hardware.inventory, before))
         log.info(
             "plan is active",
             pipelines=[f"{p.id}: {p.rate_fps:.1f} of {p.capacity_fps:.1f} fps" for p in deployed.plan.pipelines],

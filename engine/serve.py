@@ -42,10 +42,11 @@ def serve(config: EngineConfig, stop: threading.Event) -> None:
     try:
         port = api.start(serving=False)
         engine.start()
-        if metrics is not None:
-            metrics.start()
+        http_port = metrics.start() if metrics is not None else None
         api.set_serving(True)
-        log.info("serving", host=config.api.host, port=port, state_dir=str(config.engine.state_dir))
+        log.info(
+            "serving", host=config.api.host, port=port, http_port=http_port, state_dir=str(config.engine.state_dir)
+        )
         while not stop.wait(1.0):
             pass
         log.info("stopping: frames under way finish first", at_most_s=config.engine.drain_s)

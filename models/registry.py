@@ -101,7 +101,7 @@ class ModelRegistry:
             )
         with tempfile.TemporaryDirectory(prefix=_PARTIAL, dir=self._root) as scratch:
             folder = Path(scratch)
-            file = source if isinstance(source, Path) else _unpacked(folder / "upload", source, external_data or {})
+            file = source if isinstance(source, Path) else _unpacked(folder / "upload", f"{name}.onnx", source, external_data or {})
             made = folder / "entry"
             imported = import_model(file, name, made, spec_toml=spec_toml, head=head, labels=labels)
             (made / SPEC_FILE).write_text(spec_to_toml(imported.spec), encoding="utf-8")
@@ -213,10 +213,10 @@ def _given(spec: ModelSpec) -> str:
     return tomli_w.dumps(values)
 
 
-def _unpacked(folder: Path, content: bytes, external_data: Mapping[str, bytes]) -> Path:
+def _unpacked(folder: Path, file_name: str, content: bytes, external_data: Mapping[str, bytes]) -> Path:
     """An uploaded model as files. Names were checked by whoever took them in; they are checked again."""
     folder.mkdir()
-    path = folder / "upload.onnx"
+    path = folder / file_name
     path.write_bytes(content)
     for name, data in external_data.items():
         if Path(name).name != name or name in (path.name, "", ".", ".."):

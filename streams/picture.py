@@ -51,10 +51,3 @@ class PictureConverter:
         if turn is not None:
             picture = cv2.rotate(picture, turn).astype(np.uint8, copy=False)
         return picture
-
-
-def displayed_size_px(frame: av.VideoFrame) -> tuple[int, int]:
-    """Width and height as displayed."""
-    if round(frame.rotation) % 180:
-        return frame.height, frame.width
-    return frame.width, frame.height

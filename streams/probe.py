@@ -14,8 +14,7 @@ from dataclasses import asdict, dataclass, replace
 import av
 
 from framepool.streams.errors import SourceError, SourceErrorCode, source_error
-from framepool.streams.picture import displayed_size_px
-from framepool.streams.reader import MediaInfo, Reader, ReaderSettings, open_reader
+from framepool.streams.reader import MediaInfo, Reader, ReaderSettings, displayed_size_px, open_reader
 from framepool.streams.source_url import SourceSpec
 
 MOST_PACKETS = 500

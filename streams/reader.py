@@ -217,3 +217,10 @@ def _contents(container: Any) -> str:
 def permanent_for(error: SourceError, spec: SourceSpec) -> bool:
     """Whether the source is given up: what can't change, and anything that is wrong with a file."""
     return error.permanent or spec.is_file
+
+
+def displayed_size_px(frame: av.VideoFrame) -> tuple[int, int]:
+    """Width and height as displayed."""
+    if round(frame.rotation) % 180:
+        return frame.height, frame.width
+    return frame.width, frame.height

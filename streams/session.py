@@ -18,9 +18,17 @@ from dataclasses import dataclass, field
 from framepool.streams.backoff import Backoff, BackoffSettings
 from framepool.streams.errors import SourceError, SourceErrorCode, classify, source_error
 from framepool.streams.pacing import FpsGate, Pacer
-from framepool.streams.picture import PictureConverter, displayed_size_px
+from framepool.streams.picture import PictureConverter
 from framepool.streams.port import FrameSink, SlotPort
-from framepool.streams.reader import DecodedFrame, Packet, Reader, ReaderSettings, open_reader, permanent_for
+from framepool.streams.reader import (
+    DecodedFrame,
+    Packet,
+    Reader,
+    ReaderSettings,
+    displayed_size_px,
+    open_reader,
+    permanent_for,
+)
 from framepool.streams.reports import DecodeState, FrameNotice, StreamReport, StreamTask
 from framepool.streams.timeline import Timeline
 

@@ -130,6 +130,10 @@ class Fleet:
         """Ends a child that does not answer; it is restarted like one that died."""
         self._actions.put(lambda: self._kill(child_id))
 
+    def forgive(self) -> None:
+        """Starts backoff over for every child: what made them fail is believed to be mended."""
+        self._actions.put(self._forgive)
+
     def status(self) -> dict[str, ChildStatus]:
         return {
             child.spec.id: ChildStatus(
@@ -306,6 +310,12 @@ class Fleet:
         child = self._find(child_id)
         if child is not None and child.process is not None:
             child.process.kill()
+
+    def _forgive(self) -> None:
+        now_s = time.monotonic()
+        for child in self._children.values():
+            child.failures = min(child.failures, 1)
+            child.due_s = min(child.due_s, now_s + FIRST_BACKOFF_S)
 
     def _begin_stop(self) -> None:
         self._stopping = True

@@ -60,9 +60,9 @@ def test_two_stages_on_onnxruntime_are_bit_exact(state_dir: Path, policy: str) -
 def test_unlike_backends_agree_with_the_fp32_model(state_dir: Path) -> None:
     """OpenVINO (bf16 where there is one) and onnxruntime in one pipeline, detections of score 0.5 and more.
 
-    Each is a row of the fp32 model's output within IoU 0.9 and score 0.05. Of two candidates for one object whose scores
-    are all but equal, bf16 may prefer the other: so after suppression all objects are found, and at least 99.5 % of
-    the boxes are the same within those bounds.
+    Each is a row of the fp32 model's output within IoU 0.9 and score 0.05. Of two candidates for one object whose
+    scores are all but equal, bf16 may prefer the other: so after suppression all objects are found, and at least 99.5 %
+    of the boxes are the same within those bounds.
     """
     with rig.engine(state_dir, rig.unlike_pair(), planner=SPLIT) as engine:
         entry = engine._registry.get("nanodet")

@@ -1,4 +1,4 @@
-"""Engines for integration tests: small, real, on loopback ports the system picks, with models measured once a session."""
+"""Engines for integration tests: real, on loopback ports the system picks, with models measured once a session."""
 
 from __future__ import annotations
 
@@ -90,6 +90,7 @@ class ServedEngine:
         found = tables(state_dir, devices, **sections)
         found["engine"]["log_level"] = "info"
         config.write_text(tomli_w.dumps(found))
+        self.state_dir = state_dir
         self.log: list[str] = []
         self._ready = threading.Event()
         self.port = 0
