@@ -13,7 +13,6 @@ from typing import Literal
 
 from framepool.models.errors import ExportError
 
-
 Weights = Literal["random", "default"]
 """Drawn from a fixed seed, or the best that torchvision publishes (from its cache, else downloaded)."""
 
