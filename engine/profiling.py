@@ -4,10 +4,14 @@ A profile is kept under (model digest, number of blocks, fingerprint of the clas
 precision, hardware, cores. Every block and the whole model are measured at each batch size; block times are scaled so
 that they add up to the whole, batch sizes between the measured ones are interpolated. Shares of a device that have
 cores of their own are measured so; others take the whole's time, times the number of shares.
+
+A CPU device is measured while all others work: cores share caches, memory and often an execution unit, and a latency
+that holds only beside idle neighbours would promise what can't be kept.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import queue
@@ -17,6 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -152,15 +157,37 @@ class Profiles:
             )
         job = ProfileJob(target.device, tuple(stages), tuple(sizes), self._settings.seconds_per_batch)
         answers: dict[int, list[float]] = {}
-        for index, us in _run_job(job):
-            answers[index] = us
-            done += 1
-            first, last = ranges[index]
-            what = "whole model" if index == 0 else f"block {first} of {n}"
-            yield Progress(done, total, f"{entry.name} on {target.device.device_class}: {what}")
+        with self._neighbours_busy(stages[0], target.device):
+            for index, us in _run_job(job):
+                answers[index] = us
+                done += 1
+                first, last = ranges[index]
+                what = "whole model" if index == 0 else f"block {first} of {n}"
+                yield Progress(done, total, f"{entry.name} on {target.device.device_class}: {what}")
         whole = np.array(answers[0])
         blocks = np.array([answers[i] for i in range(1, len(ranges))]) if n > 1 else whole[None, :]
         self._keep(entry, partition, target, *_filled(sizes, blocks * (whole / blocks.sum(axis=0))))
+
+    @contextmanager
+    def _neighbours_busy(self, whole: StageSettings, measured: DeviceSettings) -> Iterator[None]:
+        """Keeps every other CPU device busy with the same model meanwhile."""
+        running: list[_ProfileProcess] = []
+        try:
+            for device in self._hardware.devices:
+                if (
+                    device.on_cpu
+                    and not device.emulated
+                    and measured.on_cpu
+                    and not set(device.cores) & set(measured.cores)
+                ):
+                    job = ProfileJob(device, (whole,), (1,), 0.0, keep_busy=True)
+                    running.append(_ProfileProcess(job))
+            for process in running:
+                process.answer()
+            yield
+        finally:
+            for process in running:
+                process.close()
 
     def _file(self, partition: Partition, target: _Target) -> Path:
         key = f"{partition.model_digest}|{[c.tensors for c in partition.cuts]}|{target.fingerprint}"
@@ -228,51 +255,61 @@ def _filled(sizes: Sequence[int], latency_us: NDArray[np.float64]) -> tuple[tupl
 
 def _run_job(job: ProfileJob) -> Iterator[tuple[int, list[float]]]:
     """Runs the profiling process; yields (stage, microseconds by batch size). Raises DeviceError."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "framepool.engine.runtime.profile_child"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    stdout = process.stdout
-
-    def read() -> None:
-        for line in stdout:
-            lines.put(line)
-        lines.put(b"")
-
-    reader = threading.Thread(target=read, name="framepool-profile-reader", daemon=True)
-    reader.start()
+    process = _ProfileProcess(job)
     try:
-        process.stdin.write(frame_config(msgspec.msgpack.encode(job)))
-        process.stdin.flush()
         for _ in job.stages:
-            answer = _next_answer(lines, job.device)
+            answer = process.answer()
             yield answer.stage, answer.us
-    except BrokenPipeError as exc:
-        raise DeviceError(f"device {job.device.id}: the profiling process ended at its start") from exc
     finally:
-        process.kill()
-        process.wait(10)
-        reader.join(10)
-        process.stdin.close()
-        stdout.close()
+        process.close()
 
 
-def _next_answer(lines: queue.SimpleQueue[bytes], device: DeviceSettings) -> ProfileAnswer:
-    until_s = time.monotonic() + ANSWER_TIMEOUT_S
-    while True:
-        try:
-            line = lines.get(timeout=max(0.0, until_s - time.monotonic()))
-        except queue.Empty as exc:
-            raise DeviceError(f"device {device.id}: not measured within {ANSWER_TIMEOUT_S:g} s") from exc
-        if not line:
-            raise DeviceError(f"device {device.id}: the profiling process ended before it was done")
-        if line.startswith(b"{"):
-            answer = msgspec.json.decode(line, type=ProfileAnswer)
-            if answer.error:
-                raise DeviceError(f"device {device.id} could not be profiled: {answer.error}")
-            return answer
+class _ProfileProcess:
+    """A running `profile_child`. Close it whatever happens."""
+
+    def __init__(self, job: ProfileJob) -> None:
+        self._device = job.device
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "framepool.engine.runtime.profile_child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read, name="framepool-profile-reader", daemon=True)
+        self._reader.start()
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # ended at its start: `answer` says so
+            self._process.stdin.write(frame_config(msgspec.msgpack.encode(job)))
+            self._process.stdin.flush()
+
+    def answer(self) -> ProfileAnswer:
+        """The next answer. Raises DeviceError with the cause where there is none."""
+        until_s = time.monotonic() + ANSWER_TIMEOUT_S
+        while True:
+            try:
+                line = self._lines.get(timeout=max(0.0, until_s - time.monotonic()))
+            except queue.Empty as exc:
+                raise DeviceError(f"device {self._device.id}: not measured within {ANSWER_TIMEOUT_S:g} s") from exc
+            if not line:
+                raise DeviceError(f"device {self._device.id}: the profiling process ended before it was done")
+            if line.startswith(b"{"):
+                answer = msgspec.json.decode(line, type=ProfileAnswer)
+                if answer.error:
+                    raise DeviceError(f"device {self._device.id} could not be profiled: {answer.error}")
+                return answer
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait(10)
+        self._reader.join(10)
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._lines.put(line)
+        self._lines.put(b"")

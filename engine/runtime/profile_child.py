@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import NoReturn
 
 import msgspec
 import numpy as np
@@ -21,12 +22,16 @@ FEWEST_RUNS = 3
 
 
 class ProfileJob(msgspec.Struct, frozen=True):
-    """Which stages to measure on which device: each at every batch size, for about `seconds_per_batch`."""
+    """Which stages to measure on which device: each at every batch size, for about `seconds_per_batch`.
+
+    `keep_busy`: measure nothing, only run the first stage over and over, until this process is ended.
+    """
 
     device: DeviceSettings
     stages: tuple[StageSettings, ...]
     batch_sizes: tuple[int, ...]
     seconds_per_batch: float
+    keep_busy: bool = False
 
 
 class ProfileAnswer(msgspec.Struct, frozen=True):
@@ -58,12 +63,22 @@ def _answer(answer: ProfileAnswer) -> None:
     print(msgspec.json.encode(answer).decode(), flush=True)
 
 
+def _keep_busy(loaded: LoadedStage, stage: StageSettings) -> NoReturn:
+    inputs = {name: np.zeros((1, *(dim or 1 for dim in shape)), dtype) for name, dtype, shape in stage.inputs}
+    loaded.run(inputs, {})
+    _answer(ProfileAnswer(0))
+    while True:
+        loaded.run(inputs, {})
+
+
 def main() -> int:
     """Process entry."""
     job = msgspec.msgpack.decode(enter_child("framepool: profiler"), type=ProfileJob)
     pin_to_cores(job.device.cores, 0)
     try:
         load = backend_loader(job.device.backend)
+        if job.keep_busy:
+            _keep_busy(load(job.stages[0], job.device), job.stages[0])
         for index, stage in enumerate(job.stages):
             loaded = load(stage, job.device)
             us = [measure_us(loaded, stage, batch, job.seconds_per_batch) for batch in job.batch_sizes]
