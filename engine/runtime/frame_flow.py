@@ -12,16 +12,16 @@ its decoder reports it, `completed` or `dropped` when the scheduler ends it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import structlog
 
 from framepool.engine.control import FrameDetections
-from framepool.engine.errors import DeviceError
 from framepool.engine.planning.plan import Pipeline
 from framepool.engine.runtime import messages as m
-from framepool.engine.runtime.activations import ActivationPool, ActivationSlot
+from framepool.engine.runtime.activations import ActivationPool
+from framepool.engine.runtime.batch_book import BatchBook
 from framepool.engine.runtime.event_log import EventLog
 from framepool.engine.runtime.feeds import ENDED, IN_TIME, INGESTED, Feed, LiveBatch, LiveFrame, Stream, WorkerLink
 from framepool.engine.runtime.publishing import build_detections
@@ -31,11 +31,6 @@ from framepool.engine.scheduling.core import Scheduler
 from framepool.engine.scheduling.options import FAR_FUTURE_NS
 
 log = structlog.get_logger("framepool.frames")
-
-HANG_TIMEOUT_NS = 10_000_000_000
-"""A worker that has not reported an order so long after its predicted end is taken for hung."""
-EXPIRY_NS = 30_000_000_000
-"""Slots of a batch whose hand-over was lost between two workers are freed so long after its predicted end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +54,8 @@ class FrameFlow:
         self._hooks = hooks
         self._event_log = event_log
         self.frames: dict[int, LiveFrame] = {}
-        self.batches: dict[int, LiveBatch] = {}
         self.workers: dict[str, WorkerLink] = {}
+        self.batches = BatchBook(self.workers, self._unuse)
         self.pools: dict[tuple[str, int], ActivationPool] = {}
         self._pipelines: dict[str, Pipeline] = {}
         self.wake_ns = FAR_FUTURE_NS
@@ -129,8 +124,8 @@ class FrameFlow:
     def stage_report(self, report: m.StageReport) -> None:
         link = self.workers.get(report.worker_id)
         if link is not None:
-            link.waiting.pop(report.batch_id, None)
             link.busy.add(report.end_ns, 0, report.end_ns - report.start_ns)
+        self.batches.reported(report.worker_id, report.batch_id)
         batch = self.batches.get(report.batch_id)
         if batch is not None:
             self._take_in_times(batch, report)
@@ -145,23 +140,18 @@ class FrameFlow:
             following = batch.stages.index(report.stage) + 1
             self._refused(report.batch_id, batch.stages[following], batch.workers[following], ev.RefusalReason.NO_INPUT)
         if batch is not None:
-            self._settle(report.batch_id, batch, batch.stages.index(report.stage), ended=bool(report.failure))
+            self.batches.settle(report.batch_id, batch.stages.index(report.stage), ended=bool(report.failure))
 
     def stage_refusal(self, report: m.StageRefusal) -> None:
-        self._unreported(report.worker_id, report.batch_id)
+        self.batches.reported(report.worker_id, report.batch_id)
         self._refused(report.batch_id, report.stage, report.worker_id, ev.RefusalReason(report.reason))
-        self._settle_from(report.batch_id, report.stage)
+        self.batches.settle_from(report.batch_id, report.stage)
 
     def stage_failure(self, report: m.StageFailure) -> None:
-        self._unreported(report.worker_id, report.batch_id)
+        self.batches.reported(report.worker_id, report.batch_id)
         log.error("a batch failed", worker=report.worker_id, batch=report.batch_id, cause=report.message)
         self.tell(ev.StageFailed(report.batch_id, report.stage, report.worker_id, report.message))
-        self._settle_from(report.batch_id, report.stage)
-
-    def _unreported(self, worker_id: str, batch_id: int) -> None:
-        link = self.workers.get(worker_id)
-        if link is not None:
-            link.waiting.pop(batch_id, None)
+        self.batches.settle_from(report.batch_id, report.stage)
 
     def _refused(self, batch_id: int, stage: int, worker_id: str, reason: ev.RefusalReason) -> None:
         self.tell(ev.StageRefused(batch_id, stage, worker_id, reason))
@@ -195,9 +185,7 @@ class FrameFlow:
         if self.workers.pop(worker_id, None) is None:
             return
         self.tell(ev.WorkerLost(worker_id))
-        for batch_id, batch in list(self.batches.items()):
-            for hop in [hop for hop in batch.open_hops if batch.workers[hop] == worker_id]:
-                self._settle(batch_id, batch, hop, ended=False)
+        self.batches.worker_gone(worker_id)
 
     def activate(self, event: ev.PlanActivated, pools: Mapping[tuple[str, int], ActivationPool]) -> None:
         """Routes by a new plan. `pools` has an activation pool for (pipeline id, stage) of every inner stage."""
@@ -248,7 +236,7 @@ class FrameFlow:
     def _obey(self, command: Command, now_ns: int) -> None:
         match command:
             case Dispatch():
-                self._dispatch(command, now_ns)
+                self._dispatch(command)
             case Complete():
                 self._complete(command, now_ns)
             case Drop():
@@ -305,7 +293,7 @@ class FrameFlow:
 
     # Batches
 
-    def _dispatch(self, command: Dispatch, now_ns: int) -> None:
+    def _dispatch(self, command: Dispatch) -> None:
         frames = [self.frames[frame_id] for frame_id in command.frames]
         pipeline = self._pipelines[command.pipeline_id]
         fresh = command.hops[0].stage == 0
@@ -314,136 +302,24 @@ class FrameFlow:
             if fresh:
                 self._let_go_of_activation(frame)
                 frame.restart_parts()
-        inputs = [] if fresh else [frame.activation for frame in frames if frame.activation is not None]
-        outputs = self._lease_outputs(command, pipeline, len(frames))
-        if outputs is None or (not fresh and len(inputs) < len(frames)):
-            for output in outputs or ():
-                if output is not None:
-                    output.drop()
+        order = self.batches.open(command, pipeline, frames, self.pools, self._hooks.clock_ns())
+        first = self.workers.get(command.hops[0].worker_id)
+        if order is None or first is None:
             self._give_back(command, ev.RefusalReason.NO_INPUT)
             return
-        hops = self._hop_orders(command, outputs)
-        first = self.workers.get(command.hops[0].worker_id)
-        if hops is None or first is None:
-            self._drop_outputs(outputs)
-            self._give_back(command, ev.RefusalReason.TOO_LATE)
-            return
-        order = m.BatchOrder(
-            command.batch_id,
-            tuple(m.FrameInput(f.id, f.feed.ref, f.lease.slot, f.lease.generation, f.transform) for f in frames),
-            tuple(self._row_input(frame) for frame in frames) if not fresh else (),
-            hops,
-            0,
-            self._hooks.clock_ns(),
-        )
-        for slot in inputs:
-            slot.hold()
-        self.batches[command.batch_id] = LiveBatch(
-            frames,
-            [hop.worker_id for hop in command.hops],
-            [hop.stage for hop in command.hops],
-            outputs,
-            inputs,
-            command.hops[-1].end_ns + EXPIRY_NS,
-        )
-        for frame in frames:
-            frame.feed.users += 1
-        for hop in command.hops:
-            link = self.workers.get(hop.worker_id)
-            if link is not None:
-                link.waiting[command.batch_id] = max(hop.end_ns, now_ns) + HANG_TIMEOUT_NS
         if not self._hooks.send(first.child_id, order):
             self._hooks.worker_unreachable(first)
             self.worker_lost(first.worker_id)
-
-    def _lease_outputs(self, command: Dispatch, pipeline: Pipeline, rows: int) -> list[ActivationSlot | None] | None:
-        """A slot for every hop but the model's last stage; None where there is no room."""
-        outputs: list[ActivationSlot | None] = []
-        for hop in command.hops:
-            if hop.stage + 1 == len(pipeline.stages):
-                outputs.append(None)
-                continue
-            try:
-                slot = self.pools[pipeline.id, hop.stage].lease(rows)
-            except DeviceError as exc:
-                log.error("no room for activations", cause=str(exc))
-                slot = None
-            if slot is None:
-                self._drop_outputs(outputs)
-                return None
-            outputs.append(slot)
-        return outputs
-
-    @staticmethod
-    def _drop_outputs(outputs: Sequence[ActivationSlot | None]) -> None:
-        for output in outputs:
-            if output is not None:
-                output.drop()
-
-    def _hop_orders(self, command: Dispatch, outputs: Sequence[ActivationSlot | None]) -> tuple[m.HopOrder, ...] | None:
-        hops = []
-        for hop, output in zip(command.hops, outputs, strict=True):
-            link = self.workers.get(hop.worker_id)
-            if link is None:
-                return None
-            hops.append(
-                m.HopOrder(
-                    hop.stage,
-                    hop.worker_id,
-                    link.endpoint,
-                    hop.earliest_ns,
-                    hop.latest_ns,
-                    hop.start_ns,
-                    output.arena if output is not None else None,
-                    output.slot if output is not None else 0,
-                    output.generation if output is not None else 0,
-                )
-            )
-        return tuple(hops)
-
-    @staticmethod
-    def _row_input(frame: LiveFrame) -> m.RowInput:
-        slot = frame.activation
-        assert slot is not None
-        return m.RowInput(slot.arena, slot.slot, slot.generation, frame.activation_row, slot.rows)
 
     def _give_back(self, command: Dispatch, reason: ev.RefusalReason) -> None:
         """Tells the scheduler that a batch could not be sent at all."""
         hop = command.hops[0]
         self.tell(ev.StageRefused(command.batch_id, hop.stage, hop.worker_id, reason))
 
-    def _settle_from(self, batch_id: int, stage: int) -> None:
-        batch = self.batches.get(batch_id)
-        if batch is not None and stage in batch.stages:
-            self._settle(batch_id, batch, batch.stages.index(stage), ended=True)
-
-    def _settle(self, batch_id: int, batch: LiveBatch, hop: int, *, ended: bool) -> None:
-        """Hop `hop` is heard of; with `ended`, the hops after it will never be reached."""
-        last = len(batch.stages) if ended else hop + 1
-        for index in range(hop, last):
-            if index in batch.open_hops:
-                batch.open_hops.discard(index)
-                self._unreported(batch.workers[index], batch_id)
-        if not batch.open_hops:
-            self._close(batch_id, batch)
-
-    def _close(self, batch_id: int, batch: LiveBatch) -> None:
-        if self.batches.pop(batch_id, None) is None:
-            return
-        self._drop_outputs(batch.outputs)
-        for slot in batch.inputs:
-            slot.drop()
-        for feed in batch.feeds:
-            self._unuse(feed)
-
     def expire(self) -> list[WorkerLink]:
         """Frees batches whose hand-over was lost; returns workers that seem to hang."""
         now_ns = self._hooks.clock_ns()
-        for batch_id, batch in list(self.batches.items()):
-            if batch.expires_ns < now_ns:
-                for index in batch.open_hops:
-                    self._unreported(batch.workers[index], batch_id)
-                self._close(batch_id, batch)
+        self.batches.expire(now_ns)
         return [link for link in self.workers.values() if link.waiting and min(link.waiting.values()) < now_ns]
 
     def _unuse(self, feed: Feed) -> None:
