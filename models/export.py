@@ -19,16 +19,12 @@ from typing import Any, get_args
 import tomli_w
 
 from framepool.models.errors import ExportError
-from framepool.models.export_catalog import CatalogEntry, Family, Weights, find
+from framepool.models.export_catalog import IMAGENET_MEAN, IMAGENET_STD, CatalogEntry, Family, Weights, find
 from framepool.models.spec import ColorOrder, Layout, Resize, Task
 
 DEFAULT_OPSET = 17
 
-_CURE = "pip install framepool[export]"
-
-_MEAN = (0.485, 0.456, 0.406)
-_STD = (0.229, 0.224, 0.225)
-"""ImageNet's, of pixels in 0..1; torchvision's detectors apply them inside the graph."""
+_CURE = "pip install 'framepool[export]'"
 
 _LEAST_PX = 32
 _MOST_PX = 4096
@@ -125,12 +121,12 @@ def _export(entry: CatalogEntry, module: Any, path: Path, image_px: int, opset: 
         axes = {output: {1: "boxes"} for output in outputs}
     else:
         axes = {tensor: {0: "batch"} for tensor in ("images", *outputs)}
-    picture = torch.rand(1 if entry.control_flow else 2, 3, image_px, image_px)
+    pictures = _torch_part().example_pictures(entry, 1 if entry.control_flow else 2, image_px)
     try:
         with _quiet(), torch.no_grad():
             torch.onnx.export(
                 module,
-                (picture,),
+                (pictures,),
                 str(path),
                 dynamo=False,
                 opset_version=opset,
@@ -196,7 +192,7 @@ def _spec_toml(entry: CatalogEntry, image_px: int, pretrained: bool) -> str:
         "scale": 1.0 / 255.0,
     }
     if not detector:
-        source |= {"mean": list(_MEAN), "std": list(_STD)}
+        source |= {"mean": list(IMAGENET_MEAN), "std": list(IMAGENET_STD)}
     return tomli_w.dumps(
         {
             "name": entry.name,

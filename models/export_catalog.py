@@ -13,6 +13,11 @@ from typing import Literal
 
 from framepool.models.errors import ExportError
 
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+"""Of red, green, blue in 0..1: what all models but the detectors expect to be taken out of a picture before it comes;
+detectors do it inside the graph."""
+
 Weights = Literal["random", "default"]
 """Drawn from a fixed seed, or the best that torchvision publishes (from its cache, else downloaded)."""
 

@@ -4,8 +4,12 @@ Import it only from `export`, which says what to install where they are missing.
 
 Random weights are for building, testing and profiling without a download: they cost what trained ones cost. They are
 drawn from a fixed seed and then conditioned, for a plain random network is degenerate (activations double at each
-residual block, detectors find nothing, all scores tie): batch norms take their statistics from random pictures, layer
+residual block, detectors find nothing, all scores tie): batch norms take their statistics from made-up pictures, layer
 scales are raised, and the layers that score are rescaled until their outputs have a spread of `_SPREAD`.
+
+Rounding errors must not be blown up on the way. So the pictures are blotches of every size, as in photographs (under
+plain noise, deep layers see nearly the same everywhere), there are several (from two, deep batch norms learn the two),
+and no channel counts as flatter than `_LEAST_VARIANCE`.
 """
 
 from __future__ import annotations
@@ -18,11 +22,14 @@ import torchvision
 from torch import nn
 from torchvision.models import get_model, get_model_weights
 
-from framepool.models.export_catalog import CatalogEntry, Family
+from framepool.models.export_catalog import IMAGENET_MEAN, IMAGENET_STD, CatalogEntry, Family
 
 SEED = 20250
 _SPREAD = 2.5
 _LAYER_SCALE = 0.3
+_PICTURES = 8
+_LEAST_VARIANCE = 0.25
+"""Of a channel, as a share of its layer's mean."""
 _RANDOM_SCORE_THRESHOLD = 0.05
 
 
@@ -47,12 +54,13 @@ class _Detector(nn.Module):  # type: ignore[misc]
     def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
+        self.joints = model.roi_heads.keypoint_predictor.kps_score_lowres.out_channels if _finds_joints(model) else 0
 
     def forward(self, images: Any) -> Any:
         found = self.model([images[0]])[0]
         columns = [found["boxes"], found["scores"][:, None], found["labels"][:, None].to(images.dtype)]
         detections = torch.cat(columns, dim=1)[None]
-        return (detections, found["keypoints"][None]) if "keypoints" in found else detections
+        return (detections, found["keypoints"].reshape(1, -1, self.joints, 3)) if self.joints else detections
 
 
 def build_module(entry: CatalogEntry, *, pretrained: bool, image_px: int) -> Any:
@@ -68,6 +76,13 @@ def build_module(entry: CatalogEntry, *, pretrained: bool, image_px: int) -> Any
         case Family.DETECTION | Family.KEYPOINTS:
             return _Detector(model).eval()
     return model
+
+
+def example_pictures(entry: CatalogEntry, count: int, image_px: int) -> Any:
+    """Made-up pictures, always the same, as the model expects them: float32 [count, 3, image_px, image_px]."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(SEED + 1)
+        return _made_up_pictures(entry, count, image_px)
 
 
 def labels_of(entry: CatalogEntry) -> tuple[str, ...]:
@@ -101,18 +116,14 @@ def _condition(entry: CatalogEntry, model: Any, image_px: int) -> None:
     for name, parameter in model.named_parameters():
         if name.endswith("layer_scale"):
             parameter.fill_(_LAYER_SCALE)
-    pictures = torch.rand(2, 3, image_px, image_px)
+    pictures = _made_up_pictures(entry, 2 if entry.control_flow else _PICTURES, image_px)
     run: Callable[[], Any] = lambda: model(list(pictures) if entry.control_flow else pictures)  # noqa: E731
     norms = [module for module in model.modules() if isinstance(module, nn.BatchNorm2d)]
-    usual = [norm.momentum for norm in norms]
-    for norm in norms:
-        norm.momentum = 1.0
-        norm.train()
+    hooks = [norm.register_forward_pre_hook(_take_statistics) for norm in norms]
     if norms:
         run()
-    for norm, momentum in zip(norms, usual, strict=True):
-        norm.momentum = momentum
-        norm.eval()
+    for hook in hooks:
+        hook.remove()
     for layer in _scoring_layers(entry, model):
         seen: list[float] = []
         hook = layer.register_forward_hook(lambda _module, _inputs, output, seen=seen: seen.append(float(output.std())))
@@ -120,6 +131,35 @@ def _condition(entry: CatalogEntry, model: Any, image_px: int) -> None:
         hook.remove()
         if seen and seen[0] > 0.0:
             layer.weight.mul_(_SPREAD / seen[0])
+
+
+def _take_statistics(norm: Any, inputs: tuple[Any, ...]) -> None:
+    variance, mean = torch.var_mean(inputs[0], dim=(0, 2, 3))
+    norm.running_mean.copy_(mean)
+    norm.running_var.copy_(variance.clamp(min=_LEAST_VARIANCE * float(variance.mean())))
+
+
+def _made_up_pictures(entry: CatalogEntry, count: int, side_px: int) -> Any:
+    """float32 [count, 3, side_px, side_px] with as much contrast at each octave of size, as the model expects them."""
+    pictures = torch.zeros(count, 3, side_px, side_px)
+    grid_px = 2
+    while grid_px < 2 * side_px:
+        octave = torch.rand(count, 3, min(grid_px, side_px), min(grid_px, side_px)) - 0.5
+        pictures += nn.functional.interpolate(octave, size=(side_px, side_px), mode="bilinear", align_corners=False)
+        grid_px *= 2
+    least, most = pictures.amin((1, 2, 3), keepdim=True), pictures.amax((1, 2, 3), keepdim=True)
+    pictures = (pictures - least) / (most - least)
+    if entry.control_flow:
+        return pictures
+    return (pictures - _channels(IMAGENET_MEAN)) / _channels(IMAGENET_STD)
+
+
+def _channels(values: tuple[float, float, float]) -> Any:
+    return torch.tensor(values).reshape(1, 3, 1, 1)
+
+
+def _finds_joints(model: Any) -> bool:
+    return hasattr(model, "roi_heads") and model.roi_heads.has_keypoint()
 
 
 def _scoring_layers(entry: CatalogEntry, model: Any) -> Iterator[Any]:
