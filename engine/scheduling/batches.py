@@ -9,13 +9,14 @@ from framepool.engine.scheduling.workers import Worker
 
 
 class Batch:
-    """Invariant: hops before `done` are finished; each later hop has a booking on its worker while that is up.
+    """Invariant: hops before `done` are finished; each later one before `until` has a booking on its worker.
 
-    `entries` are the frames it was sent with, in batch order; one that ended or moved on meanwhile has another
-    `entry.batch`. `report_by_ns`: without a report until then it counts as lost.
+    `until` is the number of hops, less those that an abandoned batch will never reach. `entries` are the frames it was
+    sent with, in batch order; one that ended or moved on meanwhile has another `entry.batch`. `report_by_ns`: without
+    a report until then it counts as lost.
     """
 
-    __slots__ = ("done", "entries", "hops", "id", "report_by_ns", "route", "workers")
+    __slots__ = ("done", "entries", "hops", "id", "report_by_ns", "route", "until", "workers")
 
     def __init__(
         self,
@@ -32,6 +33,7 @@ class Batch:
         self.hops = hops
         self.workers = workers
         self.done = 0
+        self.until = len(hops)
         self.report_by_ns = report_by_ns
 
     def members(self) -> list[Entry]:

@@ -15,7 +15,11 @@ Where a frame is, and how it leaves:
 
 A batch that lost its worker, was refused or never reported is *abandoned*: its frames return to waiting (their input
 is still in its slot), and the policy drops those whose deadline allows no second try. Workers that still run parts of
-an abandoned batch stay booked for it until they report; such reports free the worker and are otherwise ignored.
+an abandoned batch stay booked for it until they report or the part before theirs falls away; such reports free the
+worker and are otherwise ignored.
+
+Whoever changes what a lane has (frames, free workers) pumps it, and each pump sets when the lane wants to look again,
+so nothing waits for an event that may not come. `_armed_ns` is the tick last asked for.
 """
 
 from __future__ import annotations
@@ -101,6 +105,7 @@ class Scheduler:
         entry = oldest_waiting(self.state, event.stream_id)
         if entry is not None:
             self.state.drop(entry, DropReason.OVERLOAD)
+            self._pump_all({entry.model}, now_ns)
 
     def _stream_removed(self, event: StreamRemoved, now_ns: int) -> None:
         state = self.state
@@ -113,71 +118,55 @@ class Scheduler:
 
     def _stage_finished(self, event: StageFinished, now_ns: int) -> None:
         state = self.state
-        batch = state.batches.get(event.batch_id)
-        if batch is None:
-            self._free_of_stranger(event.batch_id, event.worker_id, event.end_ns, now_ns)
+        batch = state.batches.get(event.batch_id) or state.abandoned.get(event.batch_id)
+        hop = None if batch is None else self._open_hop(batch, event.stage, event.worker_id)
+        if batch is None or hop is None:
             return
-        hop = self._open_hop(batch, event.stage, event.worker_id)
-        if hop is None:
-            return
-        for earlier in range(batch.done, hop):  # a report overtook those before it: they must have ended by its start
-            batch.workers[earlier].release(batch.id, event.start_ns)
-        worker = batch.workers[hop]
-        booking = worker.release(batch.id, event.end_ns)
-        batch.done = hop + 1
-        if booking is not None and state.options.service_learning:
+        freed = batch.workers[batch.done : hop + 1]
+        self._ran(batch, hop, min(event.start_ns, now_ns), min(event.end_ns, now_ns))
+        if state.options.service_learning:
             self._learn(batch, event)
-        for frame_id in event.failed_frames:
-            entry = state.ledger.entries.get(frame_id)
-            if entry is not None and entry.batch is batch:
-                state.drop(entry, DropReason.ERROR)
         route = batch.route
-        if batch.done < len(batch.hops):
-            moved_ns = 0
-            following = batch.workers[batch.done]
-            if following.link is not worker.link:
-                moved_ns = route.transfer_ns[event.stage + 1] * len(batch.entries)
-            if booking is None or booking.start_ns + booking.duration_ns != event.end_ns:
-                following.delay(batch.id, event.end_ns + moved_ns)
+        if batch.id in state.abandoned:
+            state.curtail(batch, batch.until)
         else:
-            state.finish(batch)
-            if batch.hops[-1].stage == route.last_stage:
-                for entry in batch.entries:
-                    if entry.batch is batch:
-                        state.complete(entry, now_ns)
-            else:
-                self._policy.advance(state.lane(route.model), batch, now_ns)
+            for frame_id in event.failed_frames:
+                entry = state.ledger.entries.get(frame_id)
+                if entry is not None and entry.batch is batch:
+                    state.drop(entry, DropReason.ERROR)
+            if batch.done == len(batch.hops):
+                state.finish(batch)
+                if event.stage == route.last_stage:
+                    for entry in batch.entries:
+                        if entry.batch is batch:
+                            state.complete(entry, now_ns)
+                else:
+                    self._policy.advance(state.lane(route.model), batch, now_ns)
         lane = state.lanes.get(route.model)
         if lane is not None:
             self._pump(lane, now_ns)
+        for worker in freed:
+            if worker.pool is not None and worker.pool.route.model != route.model:  # the plan moved it meanwhile
+                self._pump_all({worker.pool.route.model}, now_ns)
 
     def _stage_refused(self, event: StageRefused, now_ns: int) -> None:
-        batch = self.state.batches.get(event.batch_id)
-        if batch is None:
-            worker = self.state.workers.get(event.worker_id)
-            if worker is not None:
-                worker.cancel(event.batch_id)
-            return
-        hop = self._open_hop(batch, event.stage, event.worker_id)
-        if hop is not None:
-            for worker in batch.workers[batch.done : hop]:
-                worker.release(batch.id, now_ns)
+        ended = self._ended_early(event, now_ns)
+        if ended is not None:
+            batch, hop = ended
             self._pump_all(self._abandon(batch, hop, now_ns, lost=False), now_ns)
 
     def _stage_failed(self, event: StageFailed, now_ns: int) -> None:
-        state = self.state
-        batch = state.batches.get(event.batch_id)
-        if batch is None:
-            self._free_of_stranger(event.batch_id, event.worker_id, now_ns, now_ns)
-            return
-        hop = self._open_hop(batch, event.stage, event.worker_id)
-        if hop is None:
-            return
-        for worker in batch.workers[batch.done : hop + 1]:
-            worker.release(batch.id, now_ns)
-        for entry in state.abandon(batch, hop):
-            state.drop(entry, DropReason.ERROR)
-        self._pump_all({batch.route.model}, now_ns)
+        ended = self._ended_early(event, now_ns)
+        if ended is not None:
+            batch, hop = ended
+            models = _models_served(batch)
+            batch.workers[hop].release(batch.id, now_ns)
+            if batch.id in self.state.batches:
+                for entry in self.state.abandon(batch, hop):
+                    self.state.drop(entry, DropReason.ERROR)
+            else:
+                self.state.curtail(batch, hop)
+            self._pump_all(models, now_ns)
 
     # Workers and plans
 
@@ -205,9 +194,8 @@ class Scheduler:
             self._policy.reroute(lane, now_ns)
         models = set() if lane is None else {lane.model}
         for batch_id in held:
-            batch = state.batches.get(batch_id)
-            if batch is not None:
-                models |= self._abandon(batch, batch.workers.index(worker), now_ns, lost=True)
+            batch = state.batches.get(batch_id) or state.abandoned[batch_id]
+            models |= self._abandon(batch, batch.workers.index(worker), now_ns, lost=True)
         self._pump_all(models, now_ns)
 
     def _plan_activated(self, event: PlanActivated, now_ns: int) -> None:
@@ -224,11 +212,12 @@ class Scheduler:
     def _tick(self, event: Tick, now_ns: int) -> None:
         state = self.state
         self._armed_ns = FAR_FUTURE_NS
-        while state.batches:
-            oldest = next(iter(state.batches.values()))
-            if oldest.report_by_ns > now_ns:
-                break
-            self._pump_all(self._abandon(oldest, oldest.done, now_ns, lost=True), now_ns)
+        for batches in (state.batches, state.abandoned):
+            while batches:
+                oldest = next(iter(batches.values()))
+                if oldest.report_by_ns > now_ns:
+                    break
+                self._pump_all(self._abandon(oldest, oldest.done, now_ns, lost=True), now_ns)
         wake_ns = FAR_FUTURE_NS
         for lane in state.lanes.values():
             if lane.wake_ns <= now_ns:
@@ -262,8 +251,10 @@ class Scheduler:
 
     def _arm(self, wake_ns: int) -> None:
         """Asks for a tick at `wake_ns`, or when the oldest batch should have been reported, unless one comes sooner."""
-        if self._armed_ns == FAR_FUTURE_NS and self.state.batches:
-            wake_ns = min(wake_ns, next(iter(self.state.batches.values())).report_by_ns)
+        if self._armed_ns == FAR_FUTURE_NS:
+            for batches in (self.state.batches, self.state.abandoned):
+                if batches:
+                    wake_ns = min(wake_ns, next(iter(batches.values())).report_by_ns)
         if wake_ns < self._armed_ns:
             self._armed_ns = wake_ns
             self.state.out.append(WakeAt(wake_ns))
@@ -271,9 +262,13 @@ class Scheduler:
     def _abandon(self, batch: Batch, hop: int, now_ns: int, *, lost: bool) -> set[str]:
         """The batch can't go on from `hop`: its frames wait again, unless they were sent too often.
 
-        Returns the model, to be pumped when all that was lost is back.
+        Returns the models to be pumped when all that was lost is back.
         """
         state = self.state
+        models = _models_served(batch)
+        if batch.id in state.abandoned:
+            state.curtail(batch, hop)
+            return models
         for entry in state.abandon(batch, hop):
             lane = state.lane(entry.model)
             entry.lost = entry.lost or lost
@@ -284,23 +279,39 @@ class Scheduler:
                 state.drop(entry, DropReason.INFEASIBLE)
             else:
                 self._enqueue(lane, entry, now_ns)
-        return {batch.route.model}
+        return models
+
+    def _ran(self, batch: Batch, hop: int, start_ns: int, end_ns: int) -> None:
+        """The books of workers after hop `hop` ran: it is over, and what follows gets its input then."""
+        for earlier in batch.workers[batch.done : hop]:  # a report overtook theirs: they must have ended by its start
+            earlier.release(batch.id, start_ns)
+        worker = batch.workers[hop]
+        booking = worker.release(batch.id, end_ns)
+        batch.done = hop + 1
+        if batch.done < batch.until and (booking is None or booking.start_ns + booking.duration_ns != end_ns):
+            following = batch.workers[batch.done]
+            if following.link is not worker.link:
+                end_ns += batch.route.transfer_ns[batch.hops[batch.done].stage] * len(batch.entries)
+            following.delay(batch.id, end_ns)
+
+    def _ended_early(self, event: StageRefused | StageFailed, now_ns: int) -> tuple[Batch, int] | None:
+        """The batch that was refused or failed, and at which hop; None where nothing is known of it there."""
+        state = self.state
+        batch = state.batches.get(event.batch_id) or state.abandoned.get(event.batch_id)
+        hop = None if batch is None else self._open_hop(batch, event.stage, event.worker_id)
+        if batch is None or hop is None:
+            return None
+        for worker in batch.workers[batch.done : hop]:
+            worker.release(batch.id, now_ns)
+        batch.done = hop
+        return batch, hop
 
     def _open_hop(self, batch: Batch, stage: int, worker_id: str) -> int | None:
         """Which hop of the batch a report is about; None for one that is done or was never sent to that worker."""
         hop = stage - batch.hops[0].stage
-        if batch.done <= hop < len(batch.hops) and batch.hops[hop].worker_id == worker_id:
+        if batch.done <= hop < batch.until and batch.hops[hop].worker_id == worker_id:
             return hop
         return None
-
-    def _free_of_stranger(self, batch_id: int, worker_id: str, end_ns: int, now_ns: int) -> None:
-        """A report about an abandoned batch: it no longer occupies its worker, and nothing else."""
-        worker = self.state.workers.get(worker_id)
-        if worker is None or worker.release(batch_id, end_ns) is None:
-            return
-        lane = self._lane_of(worker)
-        if lane is not None:
-            self._pump(lane, now_ns)
 
     def _learn(self, batch: Batch, event: StageFinished) -> None:
         """Moves the pool's ratio of measured to planned latency towards this batch's."""
@@ -315,3 +326,10 @@ class Scheduler:
 
     def _lane_of(self, worker: Worker) -> Lane | None:
         return None if worker.pool is None else self.state.lanes.get(worker.pool.route.model)
+
+
+def _models_served(batch: Batch) -> set[str]:
+    """The batch's model and those that its workers serve by now."""
+    models = {worker.pool.route.model for worker in batch.workers if worker.pool is not None}
+    models.add(batch.route.model)
+    return models

@@ -132,8 +132,8 @@ class ReactivePolicy:
                 self._state.drop(head, DropReason.STALE if late else DropReason.INFEASIBLE)
                 continue
             if free is None:
-                free_ns = pool.order[0][0] - self._ahead_ns if pool.order else FAR_FUTURE_NS
-                lane.wake_ns = min(lane.wake_ns, now_ns + spare_ns + 1, free_ns if free_ns > now_ns else FAR_FUTURE_NS)
+                nearly_free_ns = self._next_nearly_free_ns(pool, now_ns)
+                lane.wake_ns = min(lane.wake_ns, now_ns + spare_ns + 1, nearly_free_ns)
                 return
             size = min(route.batch, len(queue.items))
             while size > 1 and wait_ns + rest_ns[size] + moved_ns * size > left_ns:
@@ -149,6 +149,13 @@ class ReactivePolicy:
             if not worker.bookings or (len(worker.bookings) == 1 and busy_ns > now_ns):
                 return worker
         return None
+
+    def _next_nearly_free_ns(self, pool: Pool, now_ns: int) -> int:
+        """When the next worker gets within the commit-ahead time of its end; those that are there already report."""
+        for busy_ns, _ in pool.order:
+            if busy_ns - self._ahead_ns > now_ns:
+                return busy_ns - self._ahead_ns
+        return FAR_FUTURE_NS
 
     def _send(self, route: Route, stage: int, worker: Worker, entries: list[Entry], head: Entry, now_ns: int) -> None:
         size = len(entries)

@@ -18,9 +18,24 @@ from framepool.engine.scheduling.workers import Link, Worker
 
 
 class SchedulerState:
-    """All state of a scheduler. `out` collects the commands of the event being handled."""
+    """All state of a scheduler. `out` collects the commands of the event being handled.
 
-    __slots__ = ("batches", "lanes", "last_batch_id", "ledger", "links", "options", "out", "plan", "workers")
+    `batches` are those whose frames are in flight, `abandoned` those whose frames are not any more, but of which
+    workers still run parts; both by id, in the order sent and given up.
+    """
+
+    __slots__ = (
+        "abandoned",
+        "batches",
+        "lanes",
+        "last_batch_id",
+        "ledger",
+        "links",
+        "options",
+        "out",
+        "plan",
+        "workers",
+    )
 
     def __init__(self, options: SchedulerOptions) -> None:
         self.options = options
@@ -29,6 +44,7 @@ class SchedulerState:
         self.workers: dict[str, Worker] = {}
         self.links: dict[str, Link] = {}
         self.batches: dict[int, Batch] = {}
+        self.abandoned: dict[int, Batch] = {}
         self.last_batch_id = 0
         self.plan: Plan | None = None
         self.out: list[Command] = []
@@ -90,12 +106,20 @@ class SchedulerState:
         Hops before it may still run (their workers can't be told) and stay booked until they report.
         """
         self.finish(batch)
-        for worker in batch.workers[from_hop:]:
-            worker.cancel(batch.id)
+        self.abandoned[batch.id] = batch
+        self.curtail(batch, from_hop)
         stranded = batch.members()
         for entry in stranded:
             entry.batch = None
         return stranded
+
+    def curtail(self, batch: Batch, from_hop: int) -> None:
+        """An abandoned batch will not run from hop `from_hop` on; forgets it when nothing is left to run."""
+        for worker in batch.workers[from_hop : batch.until]:
+            worker.cancel(batch.id)
+        batch.until = from_hop
+        if batch.done >= from_hop:
+            del self.abandoned[batch.id]
 
     def adopt(self, event: PlanActivated) -> None:
         """Makes the routes of a new plan. Workers keep what they are doing; queues of lanes stay; batches fly on.

@@ -76,23 +76,32 @@ def _check_counts(counts: WaitingCounts, counted: dict[int, int], model: str) ->
 
 
 def _check_batches(state: SchedulerState) -> None:
+    both = state.batches.keys() & state.abandoned.keys()
+    _require(not both, f"batches {sorted(both)} are in flight and abandoned")
     for batch_id, batch in state.batches.items():
+        _require(batch.until == len(batch.hops), f"batch {batch_id} is in flight but will run {batch.until} hops only")
+    for batch_id, batch in state.abandoned.items():
+        _require(not batch.members(), f"batch {batch_id} is abandoned but has frames")
+    for batch_id, batch in (state.batches | state.abandoned).items():
         _require(batch.id == batch_id, f"batch {batch.id} is filed under {batch_id}")
-        _require(0 <= batch.done < len(batch.hops), f"batch {batch_id} has done {batch.done} of {len(batch.hops)} hops")
+        _require(0 <= batch.done < batch.until, f"batch {batch_id} has done {batch.done} of {batch.until} hops")
         for hop, worker in zip(batch.hops, batch.workers, strict=True):
             _require(hop.worker_id == worker.id, f"batch {batch_id} was sent to {hop.worker_id}, booked on {worker.id}")
             _require(
                 hop.earliest_ns <= hop.start_ns <= hop.end_ns, f"batch {batch_id} has a hop that ends before it starts"
             )
-        for worker in batch.workers[batch.done :]:
+            _require(hop.start_ns <= hop.latest_ns, f"batch {batch_id} has a hop that must be refused")
+        for worker in batch.workers[batch.done : batch.until]:
             _require(batch_id in worker.bookings, f"batch {batch_id} is not booked on {worker.id}")
-        for worker in batch.workers[: batch.done]:
+        for worker in batch.workers[: batch.done] + batch.workers[batch.until :]:
             _require(batch_id not in worker.bookings, f"batch {batch_id} has left {worker.id} but is booked there")
 
 
 def _check_workers(state: SchedulerState) -> None:
     for worker in state.workers.values():
         _require(worker.up or not worker.bookings, f"worker {worker.id} is down and booked")
+        strange = worker.bookings.keys() - state.batches.keys() - state.abandoned.keys()
+        _require(not strange, f"worker {worker.id} is booked for batches {sorted(strange)}, which nobody knows")
         if worker.pool is not None:
             _require(worker.pool.workers[worker.index] is worker, f"worker {worker.id} is not where its pool keeps it")
         end_ns = max((b.start_ns + b.duration_ns for b in worker.bookings.values()), default=worker.busy_ns)
