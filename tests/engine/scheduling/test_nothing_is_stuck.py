@@ -141,3 +141,15 @@ def test_beside_an_overdue_worker_the_reactive_policy_looks_again_when_the_other
     assert desk.arrive(3, 12) == []  # the first worker should have reported at 10, the second will at 16
     assert desk.wake_ms == 14.0
     assert only_dispatch(desk.tell(Tick(), 14)).frames == (3,)
+
+
+def test_a_frame_too_urgent_for_the_route_that_is_up_waits_for_the_other_only_while_there_is_hope(make_desk, policy):
+    quick, slow = [StageSketch(1, 10.0)], [StageSketch(1, 50.0)]
+    desk = make_desk(policy)
+    desk.activate(activated([(pipeline("quick", "m", quick), quick), (pipeline("slow", "m", slow), slow)]))
+    desk.tell(WorkerLost("quick/0/0"), 0)
+    assert desk.arrive(1, 1, slo_ms=40) == []
+    assert only_dispatch(desk.arrive(2, 2, slo_ms=100)).hops[0].worker_id == "slow/0/0"  # passes the urgent one
+    assert desk.wake_ms == pytest.approx(31.0, abs=1e-5)  # ends at 41 at best, if the quick worker came back then
+    assert desk.tell(Tick(), 30) == []
+    assert desk.tell(Tick(), desk.wake_ms) == [Drop(1, DropReason.STALE if policy == "reactive" else DropReason.INFEASIBLE)]
