@@ -34,6 +34,9 @@ IntArray = NDArray[np.int64]
 MIN_BLOCK_US = 1.0
 """Blocks measured faster than this count as this: a timer's resolution must not make a stage free."""
 
+NEVER_US = 1e15
+"""Stands for the latency of a batch that was not measured on a share: no SLO allows it."""
+
 BATCH_BUILD_FACTOR = 1.3
 """A batch is assumed to take this times its mean building time (PPipe's allowance for uneven arrivals)."""
 
@@ -159,7 +162,10 @@ def fastest_us(profile: ModelProfile, inventory: Inventory, options: TemplateOpt
 
 
 class _LatencyTables:
-    """Cumulated block latencies per class: `of[g]` is (shares [P], float64 [P, n_blocks + 1, B]) or absent."""
+    """Cumulated block latencies per class: `of[g]` is (shares [P], float64 [P, n_blocks + 1, B]) or absent.
+
+    B is the greatest batch measured on any share; small shares are often measured up to smaller batches only.
+    """
 
     def __init__(self, profile: ModelProfile, inventory: Inventory, options: TemplateOptions) -> None:
         self.of: dict[int, tuple[IntArray, FloatArray]] = {}
@@ -168,10 +174,12 @@ class _LatencyTables:
             blocks = [b for s in shares if (b := profile.of(device_class.name, s)) is not None]
             if not blocks:
                 continue
-            depth = min(options.max_batch, *(b.max_batch for b in blocks))
+            depth = min(options.max_batch, max(b.max_batch for b in blocks))
             table = np.zeros((len(blocks), profile.n_blocks + 1, depth))
             for p, block in enumerate(blocks):
-                clipped = np.maximum(block.latency_us[:, :depth], MIN_BLOCK_US)
+                clipped = np.full((profile.n_blocks, depth), NEVER_US)
+                known = min(depth, block.max_batch)
+                clipped[:, :known] = np.maximum(block.latency_us[:, :known], MIN_BLOCK_US)
                 np.cumsum(clipped, axis=0, out=table[p, 1:])
             self.of[g] = np.array([b.share for b in blocks], dtype=np.int64), table
 
@@ -227,6 +235,11 @@ def _of_sequence(
         build = BATCH_BUILD_FACTOR * 1e6 * (batches - 1) / expected_fps
 
     tight = np.searchsorted(limits_us, latency + build, side="left")  # len(limits): not even the loosest
+    feasible = np.flatnonzero((tight < len(limits_us)).any(axis=(0, 1)))
+    if not len(feasible):
+        return None
+    depth = int(feasible[-1]) + 1  # larger batches are of no use anywhere; comparing them would cost most
+    rate, tight, latency = rate[..., :depth], tight[..., :depth], latency[..., :depth]
     faster = latency if options.keep_faster else None
     c, p, b = np.nonzero(undominated_batches(rate, tight, faster) & (tight < len(limits_us)))
     if not len(c):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -139,3 +140,17 @@ def test_fastest_is_the_least_latency_and_none_without_profile(make_profile, mak
     assert fastest_us(profile, make_inventory({"a": 1, "b": 1}), TemplateOptions(max_stages=2)) == pytest.approx(150)
     assert fastest_us(profile, make_inventory({"a": 1, "b": 1}), TemplateOptions(max_stages=1)) == pytest.approx(400)
     assert fastest_us(profile, make_inventory({"c": 1}), TemplateOptions()) is None
+
+
+def test_a_share_measured_up_to_small_batches_does_not_limit_the_others(make_profile, make_inventory) -> None:
+    """A quarter of a device often has no time for the batches that a whole one runs."""
+    whole = make_profile("m", {"a": [100, 100]}, shares=(1,), max_batch=8)
+    half = make_profile("m", {"a": [100, 100]}, shares=(2,), max_batch=2)
+    profile = replace(whole, blocks=whole.blocks + half.blocks)
+    inventory = make_inventory({"a": 2}, shares=(1, 2))
+    found = enumerate_templates(profile, inventory, [1e5], TemplateOptions(max_stages=2, any_share=True))
+    named = {_named(found, inventory, t) for t in range(len(found))}
+    assert ((("a", 1, 0, 2),), 8) in named
+    for stages, batch in named:
+        assert batch <= (2 if any(share == 2 for _, share, _, _ in stages) else 8)
+    assert any(share == 2 for stages, _ in named for _, share, _, _ in stages)
