@@ -115,6 +115,7 @@ def solve_linear(
         "random_seed": 0,
         "mip_rel_gap": min(gap, 1e6),
         "mip_abs_gap": 0.0,
+        "mip_allow_restart": False,  # HiGHS 1.16 can loop for ever presolving a sub-problem after a restart
         "mip_feasibility_tolerance": 1e-7,
         "primal_feasibility_tolerance": 1e-8,
         "dual_feasibility_tolerance": 1e-8,
