@@ -77,6 +77,7 @@ def test_pure_packages_use_no_clock_and_no_threads(package: str) -> None:
         "engine.planning.covering": {"time"},
         "engine.simulation.arrivals": {"random"},  # seeded
         "engine.simulation.driver": {"random"},
+        "engine.simulation.service": {"random"},  # draws from the generator it is given
     }
     for name, path in modules():
         if name.startswith(f"{package}."):
