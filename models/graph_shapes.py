@@ -4,6 +4,8 @@ Idea: symbols get lost on the way (a `Reshape` to ``[-1, 80]`` yields a nameless
 inferred twice, for a batch of two and for a batch of three; a tensor has a batch axis when its first axis follows the
 batch and no other axis does. A graph that fixes its batch is inferred once, as it is.
 
+Shapes that the graph computes for itself are evaluated between inferences (`shape_arithmetic`).
+
 Cost: weights are replaced by their shapes first, so inference handles kilobytes whatever the model's size, and never
 meets protobuf's 2 GiB limit (beyond which inference silently returns an empty graph).
 """
@@ -22,11 +24,15 @@ from framepool.models.errors import ModelInvalidError
 from framepool.models.graph import Graph
 from framepool.models.graph_weights import inlined, is_external
 from framepool.models.partition import TensorInfo
+from framepool.models.shape_arithmetic import fold, known_values
 
 _SHAPE_ELEMENTS = 1024
 """Weights up to this size are kept for inference: targets of Reshape, axes, scales of Resize."""
 
 _PROBE_BATCHES = (2, 3)
+
+_MOST_ROUNDS = 200
+"""Inferences of one graph, each with what the last let be evaluated: nets that view in each block need one a block."""
 
 _Dims = tuple[int | None, ...]
 
@@ -123,8 +129,20 @@ def _infer(light: ModelProto, batched: set[str], batch: int) -> dict[str, tuple[
     for value in model.graph.input:
         if value.name in batched:
             value.type.tensor_type.shape.dim[0].dim_value = batch
+    values = known_values(model.graph)
+    for _ in range(_MOST_ROUNDS):
+        found = _infer_once(model)
+        shapes = {name: dims for name, (_, dims) in found.items()}
+        known = sum(dims is not None and None not in dims for dims in shapes.values())
+        wanted = sum(len(node.output) for node in model.graph.node) + len(model.graph.input)
+        if known >= wanted or not fold(model, shapes, values):
+            break
+    return found
+
+
+def _infer_once(model: ModelProto) -> dict[str, tuple[str, _Dims | None]]:
     inferred = onnx.shape_inference.infer_shapes(model, check_type=False, strict_mode=False, data_prop=True)
-    if len(inferred.graph.node) != len(light.graph.node):
+    if len(inferred.graph.node) != len(model.graph.node):
         raise ModelInvalidError("shape inference lost the graph: its nodes alone exceed 2 GiB")
     found: dict[str, tuple[str, _Dims | None]] = {}
     for value in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output):
