@@ -163,7 +163,12 @@ def _finds_joints(model: Any) -> bool:
 
 
 def _scoring_layers(entry: CatalogEntry, model: Any) -> Iterator[Any]:
-    """The layers whose outputs rank boxes, in the order they run."""
+    """The layers whose outputs rank boxes, or classes of a pixel, in the order they run."""
+    if entry.family is Family.SEGMENTATION:
+        classes = len(labels_of(entry))
+        for module in model.classifier.modules():
+            if isinstance(module, nn.Conv2d) and module.out_channels == classes:
+                yield module
     if not entry.control_flow:
         return
     if hasattr(model, "rpn"):
