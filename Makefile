@@ -13,8 +13,8 @@ PIP_FLAGS := --quiet --disable-pip-version-check
 demo: $(VENV)/installed-$(RUNTIME)  ## Serve the bundled clip through two unlike pools; SPLIT=1 asks for a two-stage pipeline
 	SPLIT=$(SPLIT) $(BIN)/python -m framepool.benchmarks.demo
 
-test: $(VENV)/installed-dev  ## All tests but those that need torch
-	$(BIN)/python -m pytest -m "not export" -rs
+test: $(VENV)/installed-dev  ## All tests; those that need torch or a GPU are skipped and say so
+	$(BIN)/python -m pytest -rs
 
 test-export: $(EXPORT_VENV)/installed  ## Exports torchvision models, cuts them and compares (torch: 5.5 GB)
 	$(EXPORT_VENV)/bin/python -m pytest -m export -rs

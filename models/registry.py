@@ -101,7 +101,11 @@ class ModelRegistry:
             )
         with tempfile.TemporaryDirectory(prefix=_PARTIAL, dir=self._root) as scratch:
             folder = Path(scratch)
-            file = source if isinstance(source, Path) else _unpacked(folder / "upload", f"{name}.onnx", source, external_data or {})
+            file = (
+                source
+                if isinstance(source, Path)
+                else _unpacked(folder / "upload", f"{name}.onnx", source, external_data or {})
+            )
             made = folder / "entry"
             imported = import_model(file, name, made, spec_toml=spec_toml, head=head, labels=labels)
             (made / SPEC_FILE).write_text(spec_to_toml(imported.spec), encoding="utf-8")

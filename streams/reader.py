@@ -154,6 +154,8 @@ class Reader:
             self._seen_key = self._seen_key or frame.key_frame or not frame.is_corrupt
             if not self._seen_key or frame.width < 1 or frame.height < 1:
                 continue
+            if frame.time_base is None:  # frames that come out only at the end are given none
+                frame.time_base = self._stream.time_base
             arrived_ns = self._arrivals.pop(frame.pts, now_ns) if frame.pts is not None else now_ns
             found.append(DecodedFrame(frame, arrived_ns))
         return found

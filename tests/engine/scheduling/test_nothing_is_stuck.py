@@ -152,4 +152,6 @@ def test_a_frame_too_urgent_for_the_route_that_is_up_waits_for_the_other_only_wh
     assert only_dispatch(desk.arrive(2, 2, slo_ms=100)).hops[0].worker_id == "slow/0/0"  # passes the urgent one
     assert desk.wake_ms == pytest.approx(31.0, abs=1e-5)  # ends at 41 at best, if the quick worker came back then
     assert desk.tell(Tick(), 30) == []
-    assert desk.tell(Tick(), desk.wake_ms) == [Drop(1, DropReason.STALE if policy == "reactive" else DropReason.INFEASIBLE)]
+    assert desk.tell(Tick(), desk.wake_ms) == [
+        Drop(1, DropReason.STALE if policy == "reactive" else DropReason.INFEASIBLE)
+    ]
