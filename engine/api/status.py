@@ -122,6 +122,7 @@ LEAVES: tuple[Leaf, ...] = (
     Leaf(model_errors.ModelNotFoundError, _Code.NOT_FOUND, "MODEL_NOT_FOUND"),
     Leaf(model_errors.ModelExistsError, _Code.ALREADY_EXISTS, "MODEL_EXISTS"),
     Leaf(model_errors.ExportError, _Code.FAILED_PRECONDITION, "MODEL_EXPORT"),
+    Leaf(model_errors.ModelError, _Code.FAILED_PRECONDITION, "MODEL"),
     Leaf(
         planning_errors.PlanInfeasibleError,
         _Code.FAILED_PRECONDITION,

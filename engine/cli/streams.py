@@ -82,6 +82,7 @@ def add(
         metadata=pairs(metadata or ()),
     )
     with connect(ctx, server) as client:
+        _say_if_measured_first(client, model)
         info = _settled(client, client.register_stream(config), wait_s)
     if as_json:
         print_json(view(info))
@@ -182,6 +183,13 @@ def remove(
         for name in names:
             client.delete_stream(name)
             typer.echo(f"{name}: removed")
+
+
+def _say_if_measured_first(client: Client, model: str) -> None:
+    """A model's first stream waits until the model is measured: says so, lest it look like a hang."""
+    unmeasured = any(info.name == model and not info.latency_ms for info in client.list_models())
+    if unmeasured:
+        typer.echo(f"model {model} is measured on these devices first, once; this takes some seconds", err=True)
 
 
 def _settled(client: Client, info: StreamInfo, wait_s: float) -> StreamInfo:
