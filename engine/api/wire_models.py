@@ -43,7 +43,7 @@ def model_from_wire(message: models_pb2.Model) -> ModelInfo:
         origin=message.origin,
         license=message.license,
         builtin=message.builtin,
-        latency_ms=dict(message.latency_ms),
+        latency_ms=dict(sorted(message.latency_ms.items())),
     )
 
 

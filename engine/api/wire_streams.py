@@ -87,7 +87,7 @@ def stream_from_wire(message: streams_pb2.Stream) -> StreamInfo:
             enabled=not message.disabled,
             min_score=message.min_score,
             labels=tuple(message.labels),
-            metadata=dict(message.metadata),
+            metadata=dict(sorted(message.metadata.items())),
         ),
         id=message.id,
         state=state_from_wire(message.state),
