@@ -201,9 +201,9 @@ class Profiles:
         try:
             kept = json.loads(self._file(partition, target).read_text())
             latency_us = np.array(kept["latency_us"], dtype=np.float64)
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError):  # damaged: as if it were not there
             return None
-        if kept.get("format") != _FORMAT or latency_us.shape[0] != partition.n_blocks:
+        if kept.get("format") != _FORMAT or latency_us.ndim != 2 or latency_us.shape[0] != partition.n_blocks:
             return None
         return tuple(range(1, latency_us.shape[1] + 1)), latency_us, "measured"
 

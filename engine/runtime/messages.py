@@ -100,6 +100,9 @@ class AddFeed(Message, frozen=True):
     resume_media_ns: int
     arena: ArenaRef
 
+    def __repr__(self) -> str:
+        return f"AddFeed(feed_id={self.feed_id}, stream={self.stream!r})"
+
 
 class RemoveFeed(Message, frozen=True):
     feed_id: int
