@@ -243,6 +243,12 @@ class StageWorker:
     def report(self, report: m.Report) -> None:
         self._engine.send(m.encoder.encode(report))
 
+    def close(self, linger_ms: int = 500) -> None:
+        """Closes its sockets; what was reported is still sent for `linger_ms`."""
+        self._peers_in.close(0)
+        self._peers_out.close(linger_ms)
+        self._engine.close(linger_ms)
+
     def _wait_ms(self) -> int:
         """Milliseconds to sleep, rounded up: an order starts late by less than one rather than spin."""
         if not self._queue:
@@ -349,7 +355,8 @@ def main() -> int:
         )
     )
     worker.serve()
-    context.destroy(linger=500)
+    worker.close()
+    context.term()
     return 0
 
 

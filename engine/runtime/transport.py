@@ -67,3 +67,8 @@ class PeerSockets:
         except zmq.Again:
             return False
         return True
+
+    def close(self, linger_ms: int) -> None:
+        for _, socket in self._open.values():
+            socket.close(linger_ms)
+        self._open = {}
