@@ -25,7 +25,7 @@ from framepool.engine.control import (
 from framepool.engine.hardware import Hardware
 from framepool.engine.planning.plan import PlacedPlan
 from framepool.engine.runtime.data_plane import DataPlane, without_password
-from framepool.engine.runtime.devices import cpu_model_name
+from framepool.engine.runtime.devices import DeviceSettings, cpu_model_name
 from framepool.engine.runtime.feeds import ENDED, IN_TIME, Stream
 from framepool.engine.runtime.fleet import ChildState, ChildStatus
 from framepool.engine.runtime.latency import breakdown
@@ -138,7 +138,7 @@ def device_infos(
                 id=device.id,
                 device_class=device.device_class,
                 backend=device.backend,
-                hardware=device.hardware or (cpu_model_name() if device.on_cpu else f"gpu {device.gpu_index}"),
+                hardware=_hardware(device, hardware.emulates),
                 precision=device.precision,
                 cores=device.cores,
                 emulated=device.emulated,
@@ -148,6 +148,12 @@ def device_infos(
             )
         )
     return tuple(infos)
+
+
+def _hardware(device: DeviceSettings, emulates: Mapping[str, str]) -> str:
+    if device.emulated:
+        return f"{device.emulated_scale:g} x {emulates[device.device_class]}"
+    return device.hardware or (cpu_model_name() if device.on_cpu else f"gpu {device.gpu_index}")
 
 
 def model_info(entry: ModelEntry, partition: Partition | None, latency_ms: Mapping[str, float]) -> ModelInfo:

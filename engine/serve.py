@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import signal
-import sys
 import threading
 from pathlib import Path
 
 import structlog
 
-from framepool import FramepoolError
 from framepool.engine.api.http import MetricsServer
 from framepool.engine.api.options import ApiOptions
 from framepool.engine.api.server import ApiServer
@@ -20,16 +18,11 @@ from framepool.engine.logs import configure_logging
 log = structlog.get_logger("framepool.serve")
 
 
-def run(config_path: Path | None) -> int:
-    """Serves until a signal; returns the exit code: 0 after a clean stop, 1 where it could not start."""
-    try:
-        config = load_config(config_path).config
-        configure_logging(config.engine.log_level, config.engine.log_format)
-        serve(config, _signals())
-    except FramepoolError as exc:
-        print(f"framepool: {exc}", file=sys.stderr)
-        return 1
-    return 0
+def run(config_path: Path | None) -> None:
+    """Serves until a signal. Raises FramepoolError where it could not start."""
+    config = load_config(config_path).config
+    configure_logging(config.engine.log_level, config.engine.log_format)
+    serve(config, _signals())
 
 
 def serve(config: EngineConfig, stop: threading.Event) -> None:
