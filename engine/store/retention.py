@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, Engine, delete, func, insert, select, text, update
+from sqlalchemy import Connection, Engine, Table, delete, func, insert, literal_column, select, text, update
 
 from framepool.engine.store.schema import detections, frames, purges
 
@@ -13,6 +13,9 @@ FRAMES_PER_STEP = 2000
 VACUUM_PAGES = 2000
 MOST_PURGES = 500
 SIZE_STEP_SHARE = 0.05
+SAMPLED_ROWS = 500
+ROW_OVERHEAD_BYTES = 28
+INDEX_ENTRY_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +80,24 @@ def note_lost(connection: Connection, through_cursor: int, count: int) -> None:
 
 
 def used_bytes(engine: Engine) -> int:
-    """Bytes on disk in use."""
+    """Bytes on disk in use. On PostgreSQL those of the rows that live: its files keep the room of removed ones."""
     with engine.connect() as connection:
         if engine.dialect.name != "sqlite":
-            return int(connection.execute(text("SELECT pg_database_size(current_database())")).scalar() or 0)
+            return sum(_row_bytes(connection, table) for table in (frames, detections))
         pages = int(connection.execute(text("PRAGMA page_count")).scalar() or 0)
         free = int(connection.execute(text("PRAGMA freelist_count")).scalar() or 0)
         size = int(connection.execute(text("PRAGMA page_size")).scalar() or 0)
     return (pages - free) * size
+
+
+def _row_bytes(connection: Connection, table: Table) -> int:
+    """Rows of a table times what the newest take on average, with what every row and index entry adds (PostgreSQL)."""
+    newest = select(table).order_by(table.c.cursor.desc()).limit(SAMPLED_ROWS).subquery("newest")
+    mean = connection.execute(
+        select(func.avg(func.pg_column_size(literal_column("newest.*")))).select_from(newest)
+    ).scalar()
+    count = int(connection.execute(select(func.count()).select_from(table)).scalar() or 0)
+    return round(count * (float(mean or 0) + ROW_OVERHEAD_BYTES + INDEX_ENTRY_BYTES * (1 + len(table.indexes))))
 
 
 def give_back(engine: Engine) -> None:

@@ -4,6 +4,7 @@
                  |  full: the oldest give way, counted, one loud line a period
 
 States: "ok", and "degraded" while writing fails (locked, disk full, gone); it goes on trying, and recovers by itself.
+A frame that the database will never take (a text it can't hold) is given up alone, so that it holds up no other.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable
 
 import structlog
 from sqlalchemy import Engine, insert
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from framepool.engine.control import FrameDetections
 from framepool.engine.store.retention import RetentionOptions, note_lost, purge
@@ -128,24 +129,49 @@ class Writer:
                 next_retention_s = time.monotonic() + (0.0 if self._purge() else RETENTION_PERIOD_S)
 
     def _write(self, batch: list[FrameDetections]) -> bool:
+        with self._changed:
+            unnoted, self._unnoted = self._unnoted, []
         try:
             with self._engine.begin() as connection:
                 connection.execute(insert(frames), [frame_row(frame) for frame in batch])
                 connection.execute(insert(detections), [row for frame in batch for row in detection_rows(frame)])
-                for cursor, count in self._unnoted:
+                for cursor, count in unnoted:
                     note_lost(connection, cursor, count)
         except SQLAlchemyError as exc:
-            self._fail(batch, str(getattr(exc, "orig", None) or type(exc).__name__))
+            cause = str(getattr(exc, "orig", None) or type(exc).__name__)
+            with self._changed:
+                self._unnoted = unnoted + self._unnoted
+            if isinstance(exc, DataError | IntegrityError):
+                return self._write_apart(batch, cause)
+            self._fail(batch, cause)
             return False
-        with self._changed:
-            self._unnoted.clear()
-            self._rows -= sum(len(frame.rows) for frame in batch)
-            self._settled += len(batch)
-            self._changed.notify_all()
+        self._settle(batch)
         if self._state != "ok":
             self._state = "ok"
             log.warning("the store takes detections again", backlog=len(self._buffer))
         return True
+
+    def _write_apart(self, batch: list[FrameDetections], cause: str) -> bool:
+        """Halves a batch until the frame that the database will never take stands alone, and gives up that one."""
+        if len(batch) > 1:
+            half = len(batch) // 2
+            with self._changed:
+                self._buffer.extendleft(reversed(batch[half:]))
+                self._hurry = True
+            return self._write(batch[:half])
+        with self._changed:
+            self._dropped += 1
+            self._unnoted.append((batch[0].cursor, 1))
+            self._be_loud("a frame's detections can't be stored", stream=batch[0].stream, cause=cause[:300])
+        self._settle(batch)
+        return True
+
+    def _settle(self, batch: list[FrameDetections]) -> None:
+        """The batch is written or given up."""
+        with self._changed:
+            self._rows -= sum(len(frame.rows) for frame in batch)
+            self._settled += len(batch)
+            self._changed.notify_all()
 
     def _fail(self, batch: list[FrameDetections], cause: str) -> None:
         """Puts the batch back and waits before the next try; a full disk is met by removing the oldest."""
