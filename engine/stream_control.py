@@ -21,6 +21,7 @@ from framepool.engine.config import EngineConfig
 from framepool.engine.control import StreamChanges, StreamConfig, StreamInfo, StreamState
 from framepool.engine.decoders import Decoders
 from framepool.engine.errors import AlreadyExistsError, NotFoundError
+from framepool.engine.planning.phases import Phase, choose_phase
 from framepool.engine.registration import changed, check_config, check_labels, needs_new_feed
 from framepool.engine.replanning import Replanner
 from framepool.engine.reports import snapshot
@@ -49,6 +50,7 @@ class _Known:
 
     registration: Registration
     ended: bool = False
+    phase: Phase | None = None
 
 
 class StreamControl:
@@ -162,9 +164,20 @@ class StreamControl:
         arena = Arena.create(ArenaSpec(self._name_arena(), frame_slots(config), slot_bytes))
         decoder = self._decoders.assign(registration.id)
         offline = config.service_class is ServiceClass.OFFLINE
-        source = FeedSource(config.source, config.username, config.password, config.target_fps, offline, config.loop)
+        phase_ns = -1 if offline else self._phase_ns(config)
+        source = FeedSource(
+            config.source, config.username, config.password, config.target_fps, offline, config.loop, phase_ns
+        )
         feed_id = next(self._feed_ids)
         self._plane.call(lambda: self._plane.open_feed(feed_id, registration.id, source, arena, decoder))
+
+    def _phase_ns(self, config: StreamConfig) -> int:
+        """When within its period the stream's frames should come, so that they do not meet those of others."""
+        with self._lock:
+            mine = self._known[config.name]
+            others = [k.phase for k in self._known.values() if k is not mine and k.phase is not None and not k.ended]
+            mine.phase = choose_phase(config.target_fps, others)
+        return mine.phase.phase_ns
 
     def update(self, name: str, changes: StreamChanges) -> StreamInfo:
         """Changes the stream; its frames under way go on. Raises, with nothing changed, what `register` raises."""
@@ -184,7 +197,8 @@ class StreamControl:
         shown = without_password(config)
         self._plane.call(lambda: self._plane.change_stream(registration.id, shown, entry.spec))
         with self._lock:
-            self._known[name] = _Known(registration, ended=known.ended and not anew)
+            phase = known.phase if config.enabled else None
+            self._known[name] = _Known(registration, known.ended and not anew, phase)
         if anew and config.enabled:
             self._open_feed(registration, entry.spec)
         elif not config.enabled:

@@ -32,7 +32,8 @@ class StreamTask:
     """A stream to decode. `shape` is the model input's [H, W, 3]; frames are numbered from `first_seq`.
 
     A file is read from after `resume_media_ns` (-1: from its start); live sources only go on counting from there.
-    `offline` reads as fast as slots come and drops nothing; else a file is played at its own speed.
+    `offline` reads as fast as slots come and drops nothing; else a file is played at its own speed. `phase_ns` is when
+    within the period of `target_fps` its frames should come (see pacing; -1: whenever).
     """
 
     stream_id: int
@@ -45,6 +46,7 @@ class StreamTask:
     loop: bool = False
     first_seq: int = 0
     resume_media_ns: int = -1
+    phase_ns: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ class StreamSession:
         self._settings = settings
         self._stop = threading.Event()
         self._converter = PictureConverter()
-        self._gate = FpsGate(task.target_fps)
+        self._gate = FpsGate(task.target_fps, task.phase_ns)
         self._backoff = Backoff(settings.backoff, random.Random(task.stream_id))
         resumes = task.resume_media_ns >= 0
         self._timeline = Timeline(None, start_ns=task.resume_media_ns + NS // 1000 if resumes else 0)
@@ -175,7 +175,10 @@ class StreamSession:
     def _play(self, reader: Reader) -> int:
         """Plays an open source to its end; returns how many frames came out of the decoder."""
         skip_to_ns = self._begin(reader)
-        pacer = Pacer() if reader.is_finite and not self._task.offline else None
+        task = self._task
+        pacer = Pacer(task.target_fps, task.phase_ns) if reader.is_finite and not task.offline else None
+        if reader.is_finite:
+            self._gate = FpsGate(task.target_fps)  # its phase is that of its start
         played = 0
         for packet in reader.packets():
             if self._stop.is_set():
@@ -231,7 +234,10 @@ class StreamSession:
             self._tell(DecodeState.RUNNING)
         elif now_ns - self._reported_ns > REPORT_PERIOD_NS:
             self._tell(DecodeState.RUNNING)
-        if stamp.media_time_ns <= skip_to_ns or not self._gate.takes(stamp.media_time_ns, self._timeline.interval_ns):
+        interval_ns = self._timeline.interval_ns
+        if stamp.media_time_ns <= skip_to_ns or not self._gate.takes(
+            stamp.media_time_ns, interval_ns, decoded.arrived_ns
+        ):
             return
         capture_ns = decoded.arrived_ns
         if pacer is not None:

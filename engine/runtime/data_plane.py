@@ -301,6 +301,7 @@ class DataPlane:
             source.loop,
             stream.next_seq,
             stream.media_ns,
+            source.phase_ns,
             feed.ref,
         )
         self._send(decoder.child_id, order)

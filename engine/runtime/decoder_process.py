@@ -223,6 +223,7 @@ class DecoderProcess:
                 loop=order.loop,
                 first_seq=order.first_seq,
                 resume_media_ns=order.resume_media_ns,
+                phase_ns=order.phase_ns,
             )
         )
 

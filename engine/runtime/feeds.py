@@ -128,7 +128,7 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class FeedSource:
-    """What a decoder needs to know. The password is never shown."""
+    """What a decoder needs to know. The password is never shown. `phase_ns`: see streams.pacing (-1: none)."""
 
     source: str
     username: str
@@ -136,6 +136,7 @@ class FeedSource:
     target_fps: float
     offline: bool
     loop: bool
+    phase_ns: int = -1
 
 
 class LiveFrame:

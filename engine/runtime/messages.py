@@ -81,7 +81,7 @@ class AddFeed(Message, frozen=True):
     """Decode a stream into the slots of an arena, from frame number `first_seq` on.
 
     One *feed*: a stream from one (re)start of its decoding to the next. The password is only ever sent here. A file is
-    read from `resume_media_ns` on (-1: from its start).
+    read from `resume_media_ns` on (-1: from its start). `phase_ns`: see streams.pacing.
     """
 
     feed_id: int
@@ -98,6 +98,7 @@ class AddFeed(Message, frozen=True):
     loop: bool
     first_seq: int
     resume_media_ns: int
+    phase_ns: int
     arena: ArenaRef
 
     def __repr__(self) -> str:

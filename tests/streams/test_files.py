@@ -244,7 +244,10 @@ def test_without_a_free_slot_the_newest_frame_waits_and_older_ones_give_way(tmp_
 def test_a_granted_slot_is_filled_with_the_frame_that_waits(tmp_path: Path) -> None:
     with stream(write_video(tmp_path / "a.mp4", 30, fps=50), slots=1, offline=False) as sink:
         sink.hold = True
-        while not sink.rooms:
+        while not sink.frames:
+            time.sleep(0.005)
+        rooms = sink.rooms
+        while sink.rooms == rooms:
             time.sleep(0.005)
         assert sink.worker is not None
         sink.worker.grant(1, [1])
@@ -294,3 +297,12 @@ def test_a_frame_that_can_not_be_converted_costs_that_frame(tmp_path: Path) -> N
     assert [f.seq for f in sink.frames] == [0, 1, 3, 4, 5]
     assert sink.drops == [(2, "error")]
     assert sum(r.new_decode_errors for r in sink.reports) == 1
+
+
+def test_a_file_with_a_phase_begins_in_phase(tmp_path: Path) -> None:
+    """Frames of a paced file are due at the phase modulo the period, which is how cameras are kept apart."""
+    made = write_video(tmp_path / "a.mp4", 20, fps=20)
+    for phase_ns in (3 * MS, 37 * MS):
+        sink = play(made, offline=False, target_fps=20.0, phase_ns=phase_ns)
+        assert len(sink.frames) == 20
+        assert {f.capture_ns % (50 * MS) for f in sink.frames} == {phase_ns}
