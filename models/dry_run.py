@@ -1,13 +1,14 @@
 """Runs a served model before it is accepted: does it load, does it take batches, do its frames stay apart, does its
 head decode it. In a child process (see `children`).
 
-Two distinct random frames are run as a batch of two and one by one. Rows that differ by more than rounding mean that
-the graph mixes frames (a baked-in reshape): the model is then served with batches of one.
+Two random frames, a dark and a bright one, are run as a batch of two and one by one. Rows that differ by more than
+rounding mean that the graph mixes frames (a baked-in reshape): the model is then served with batches of one.
 """
 
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -45,9 +46,7 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
     if not spec.head.kind:
         spec = _with_guessed_head(spec, outputs)
     head = build_head(spec, outputs)
-    frames = np.random.default_rng(0).integers(
-        0, 256, (2, spec.input.height_px, spec.input.width_px, 3), dtype=np.uint8
-    )
+    frames = _unlike_frames(spec.input.height_px, spec.input.width_px)
     names = [output.name for output in outputs]
     single = [_run(session, names, frames[i : i + 1]) for i in range(2)]
     size = plan_transform(640, 480, spec.input.width_px, spec.input.height_px, Resize.LETTERBOX)
@@ -60,6 +59,13 @@ def work(request: dict[str, Any]) -> dict[str, Any]:
         safe = _rows_agree(session, names, frames, single)
         max_batch = max_batch if safe else 1
     return {"head": spec.head.kind, "spec": spec_to_toml(spec), "max_batch": max_batch, "batch_safe": safe}
+
+
+def _unlike_frames(height_px: int, width_px: int) -> NDArray[np.uint8]:
+    """uint8 [2, h, w, 3]: noise that differs in every pixel and on average, so that any mixing shows."""
+    noise = np.random.default_rng(0).integers(0, 128, (2, height_px, width_px, 3), dtype=np.uint8)
+    noise[1] += 128
+    return noise
 
 
 def _session(path: str) -> Any:
@@ -91,6 +97,10 @@ def _info(value: Any) -> TensorInfo:
 
 def _with_guessed_head(spec: ModelSpec, outputs: tuple[TensorInfo, ...]) -> ModelSpec:
     fitting = fitting_heads(spec, outputs)
+    if not fitting and spec.labels:
+        without_labels = fitting_heads(replace(spec, labels=()), outputs)
+        if without_labels:  # it is the labels that do not fit: let that head say so
+            build_head(with_overrides(spec, {"head": {"kind": without_labels[0]}}), outputs)
     if not fitting:
         have = ", ".join(describe(output) for output in outputs)
         raise ModelSpecError(

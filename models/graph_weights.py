@@ -18,6 +18,8 @@ from framepool.models.errors import ModelInvalidError
 from framepool.models.graph import bodies
 
 _CHUNK_BYTES = 16 * 1024 * 1024
+SMALL_BYTES = 1024
+"""What exporters leave in the file by their own default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,13 @@ def raw_bytes(tensor: TensorProto) -> bytes:
     if tensor.HasField("raw_data"):
         return tensor.raw_data
     return bytes(numpy_helper.from_array(numpy_helper.to_array(tensor)).raw_data)
+
+
+def bring_in_small(graph: GraphProto, folder: Path) -> None:
+    """Puts small external tensors into the file: shapes and axes, which runtimes must read to know a graph's shapes."""
+    for tensor in external_tensors(graph):
+        if tensor_bytes(tensor) <= SMALL_BYTES:
+            tensor.CopyFrom(inlined(tensor, folder))
 
 
 def inlined(tensor: TensorProto, folder: Path) -> TensorProto:

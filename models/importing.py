@@ -26,7 +26,7 @@ from framepool.models.children import run_child
 from framepool.models.errors import ModelInvalidError, ModelSpecError, ModelUnsupportedError
 from framepool.models.folding import fold_preprocessing
 from framepool.models.graph import bodies, initializer_names
-from framepool.models.graph_weights import external_tensors, locate
+from framepool.models.graph_weights import bring_in_small, external_tensors, locate
 from framepool.models.spec import HeadSpec, InputSpec, Layout, ModelSpec, Task
 from framepool.models.spec_toml import parse_toml, spec_from_toml, spec_to_toml, with_overrides
 
@@ -73,6 +73,7 @@ def import_model(
     model = read_model(source)
     _check_versions(model)
     _check_operators(model)
+    bring_in_small(model.graph, source.parent)
     weights = _external_files(model, source.parent)
     values = parse_toml(spec_toml, "spec") if spec_toml else {}
     spec = _spec_of(model, name, values)

@@ -26,6 +26,7 @@ class YoloV5Head:
 
     def __init__(self, spec: ModelSpec, outputs: tuple[TensorInfo, ...]) -> None:
         output = only_output(outputs, 2, "one output [N, K, 5 + classes]")
+        check_more_boxes_than_columns(output, outputs)
         _check_columns(output, 1, 5, spec, outputs)
         self._head = spec.head
         self._name = output.name
@@ -64,6 +65,13 @@ def decode_v5_rows(rows: Array, head: HeadSpec, transform: Transform) -> Detecti
     scores = rows[:, 4] * rows[np.arange(len(rows)), 5 + classes]
     good = (scores >= head.score_threshold).nonzero()[0]
     return finish(corners(rows[good, :4]), scores[good], classes[good], head, transform)[0]
+
+
+def check_more_boxes_than_columns(output: TensorInfo, outputs: tuple[TensorInfo, ...]) -> None:
+    """[N, K, 5 + C] with more columns than boxes is [N, 4 + C, K] in truth: another head's."""
+    boxes, columns = output.shape
+    if boxes is not None and columns is not None and columns > boxes:
+        raise misfit("one output [N, K, 5 + classes] with more boxes than columns", outputs)
 
 
 def _check_columns(output: TensorInfo, axis: int, fixed: int, spec: ModelSpec, outputs: tuple[TensorInfo, ...]) -> None:

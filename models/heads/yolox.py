@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from framepool.models.detections import Detections
 from framepool.models.errors import ModelSpecError
 from framepool.models.heads.base import Outputs, misfit, only_output
-from framepool.models.heads.yolo import decode_v5_rows
+from framepool.models.heads.yolo import check_more_boxes_than_columns, decode_v5_rows
 from framepool.models.letterbox import Transform
 from framepool.models.partition import TensorInfo
 from framepool.models.spec import ModelSpec
@@ -28,6 +28,7 @@ class YoloXHead:
 
     def __init__(self, spec: ModelSpec, outputs: tuple[TensorInfo, ...]) -> None:
         output = only_output(outputs, 2, "one output [N, K, 5 + classes]")
+        check_more_boxes_than_columns(output, outputs)
         columns = output.shape[1]
         if columns is not None and (columns < 6 or (spec.labels and columns != 5 + len(spec.labels))):
             raise misfit("5 + classes values a box", outputs)
