@@ -137,11 +137,11 @@ class Writer:
                 connection.execute(insert(detections), [row for frame in batch for row in detection_rows(frame)])
                 for cursor, count in unnoted:
                     note_lost(connection, cursor, count)
-        except SQLAlchemyError as exc:
-            cause = str(getattr(exc, "orig", None) or type(exc).__name__)
+        except Exception as exc:  # whatever a value does to the driver, the writer goes on
+            cause = str(getattr(exc, "orig", None) or exc or type(exc).__name__)
             with self._changed:
                 self._unnoted = unnoted + self._unnoted
-            if isinstance(exc, DataError | IntegrityError):
+            if isinstance(exc, DataError | IntegrityError) or not isinstance(exc, SQLAlchemyError):
                 return self._write_apart(batch, cause)
             self._fail(batch, cause)
             return False
