@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -184,7 +184,7 @@ class LoadedConfig:
 
     config: EngineConfig
     path: Path | None
-    from_file: dict[str, Any]
+    from_file: dict[str, Any] = field(repr=False)
 
 
 def load_config(path: Path | None) -> LoadedConfig:

@@ -107,5 +107,5 @@ def give_back(engine: Engine) -> None:
         with engine.connect() as connection:
             driver = connection.connection.driver_connection
             assert isinstance(driver, sqlite3.Connection)
-            # The pragma frees a page a step, and `execute` takes one step of what yields no columns: a script takes all.
+            # It frees a page a step, and `execute` takes one step of what yields no columns: a script takes all.
             driver.executescript(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")
