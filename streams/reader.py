@@ -127,8 +127,15 @@ class Reader:
                 yield packet
         except (av.error.FFmpegError, OSError) as exc:
             if not self._spec.is_file or not self._seen_key:
-                raise classify(exc, self._spec.redacted, is_file=self._spec.is_file) from None
+                raise self._broken_off(exc) from None
             self.cut_off = True
+
+    def _broken_off(self, exc: BaseException) -> SourceError:
+        """Why reading failed: what was connected is not unreachable, it hung up."""
+        error = classify(exc, self._spec.redacted, is_file=self._spec.is_file)
+        if error.code is SourceErrorCode.UNREACHABLE:
+            return source_error(self._spec.redacted, SourceErrorCode.ENDED)
+        return error
 
     def decode(self, packet: Packet | None) -> list[DecodedFrame]:
         """Frames that come out when `packet` goes in (None: the last ones)."""
@@ -174,6 +181,7 @@ def open_reader(spec: SourceSpec, settings: ReaderSettings) -> Reader:
     if spec.scheme in ("rtsp", "rtsps"):
         options["rtsp_transport"] = "tcp"
         options["allowed_media_types"] = "video"
+    begin_s = time.monotonic()
     try:
         container = av.open(
             spec.effective_url(),
@@ -182,6 +190,8 @@ def open_reader(spec: SourceSpec, settings: ReaderSettings) -> Reader:
             metadata_errors="replace",
         )
     except (av.error.FFmpegError, OSError, ValueError) as exc:
+        if not spec.is_file and time.monotonic() - begin_s >= settings.open_s:  # whatever breaking it off is called
+            raise source_error(spec.redacted, SourceErrorCode.TIMEOUT) from None
         raise classify(exc, spec.redacted, is_file=spec.is_file) from None
     try:
         return Reader(container, _video_stream(container, spec), spec)

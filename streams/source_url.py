@@ -125,6 +125,7 @@ def split_credentials(rest: str) -> tuple[str, str, str]:
 
     The last ``@`` of the authority ends the credentials. Where the authority holds none but reads ``user:word`` with a
     word that is no port, and an ``@`` follows, the password was cut by one of ``/ # ?``: the last ``@`` of all ends it.
+    (An ``@`` before one of ``/ # ?`` reads as a host and its path: a password with both must be encoded.)
     """
     authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
     if "@" in authority:
