@@ -17,6 +17,9 @@ from framepool.engine.core import Engine
 from framepool.engine.runtime.arena import shared_memory_dir
 
 RECOVERY_S = 5.0
+"""So long a quiet machine needs at most; a busy one gets five times as long to show it."""
+WINDOW_S = 3.0
+FULL = 0.95
 STREAMS = ("a", "b", "c")
 
 
@@ -65,20 +68,28 @@ def test_kill_9_under_load(state_dir: Path, kill: Callable[[Engine], None], spli
             slowest_call_s = max(slowest_call_s, time.monotonic() - called_s)
             time.sleep(0.1)
         assert slowest_call_s < 2.0
-        mark = {s.name: s.counters for s in engine.stats().streams}
-        time.sleep(3.0)
+        shares: list[dict[str, float]] = []
+        while not shares or min(shares[-1].values()) < FULL:
+            assert time.monotonic() - killed_s < 5 * RECOVERY_S, shares
+            shares.append(attainment(engine))
         after = engine.stats()
-        for stream in after.streams:
-            start = mark[stream.name]
-            ended = stream.counters.completed + stream.counters.dropped_total
-            ended -= start.completed + start.dropped_total
-            in_time = stream.counters.in_time - start.in_time
-            assert ended >= 20, (stream.name, ended)
-            assert in_time >= 0.95 * ended, (stream.name, in_time, ended, stream.counters)
         now = rig.framepool_children()
         assert {kind: len(pids) for kind, pids in now.items()} == {kind: len(pids) for kind, pids in before.items()}
         assert after.worker_restarts >= 1
         quiet(engine)
+
+
+def attainment(engine: Engine) -> dict[str, float]:
+    """Each stream's attainment over the next seconds."""
+    mark = {s.name: s.counters for s in engine.stats().streams}
+    time.sleep(WINDOW_S)
+    found = {}
+    for stream in engine.stats().streams:
+        start, end = mark[stream.name], stream.counters
+        ended = end.completed + end.dropped_total - start.completed - start.dropped_total
+        assert ended >= 15, (stream.name, ended)
+        found[stream.name] = (end.in_time - start.in_time) / ended
+    return found
 
 
 def quiet(engine: Engine) -> EngineStats:
