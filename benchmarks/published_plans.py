@@ -14,162 +14,21 @@ disagrees with a published plan, or a plan of ours is unsound or worse than the 
 from __future__ import annotations
 
 import argparse
-import functools
-import json
 import math
 import os
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
+from framepool.benchmarks.published import ALGORITHMS, DATA_VARIABLE, KINDS, Case, PublishedData
 from framepool.engine.planning.checker import check_plan
-from framepool.engine.planning.inventory import DeviceClass, Inventory
-from framepool.engine.planning.plan import Demand, Pipeline, Plan, StagePlan
 from framepool.engine.planning.planner import PlannerOptions, Sharing, solve
-from framepool.engine.planning.templates import transfer_us
-from framepool.models.profile import BlockProfile, ModelProfile
 
-DATA_VARIABLE = "FRAMEPOOL_PPIPE_DATA"
-KINDS = ("maf19", "maf21", "ablation")
-ALGORITHMS = ("bl", "dart-r", "v4")  # no partition, DART-r, PPipe
 _CHECK_TOLERANCE = 4e-7  # published counts are floats near whole numbers: rounding them moves z by this share
 _WORSE = 1e-6  # a plan of ours below the published objective by more than this share is worse
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One published plan as a question to the planner. `weights` are the models' shares of the load (z is a rate)."""
-
-    path: Path
-    kind: str
-    algorithm: str
-    inventory: Inventory
-    profiles: dict[str, ModelProfile]
-    demands: tuple[Demand, ...]
-    expected_fps: dict[str, float]
-    slo_margin: float
-    max_stages: int
-    published: Plan
-
-
-class PublishedData:
-    """Reads the artifact's data folder; profiles are read once."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._profile = functools.cache(self._read_profile)
-
-    def cases(self, kinds: Sequence[str], algorithms: Sequence[str], first: int | None = None) -> Iterator[Case]:
-        """The published plans of those kinds and algorithms; with `first`, only so many of each kind."""
-        for kind in kinds:
-            paths = sorted((self._root / "plans" / kind).glob("*.json"))
-            wanted = [path for path in paths if path.stem.rsplit("_", 1)[1] in algorithms]
-            for path in wanted[:first]:
-                yield self._case(path, kind, path.stem.rsplit("_", 1)[1])
-
-    def _case(self, path: Path, kind: str, algorithm: str) -> Case:
-        parts = json.loads(path.read_text())
-        name = path.stem.split("_bw-gbps")[0]  # ..._WEIGHTS_CLASSES_COUNTS, without weights for one model
-        head, _, counts = name.rsplit("_", 2)
-        weights = [float(w) for w in head.rsplit("_", 1)[1].split("-")] if len(parts) > 1 else [1.0]
-        config = parts[0]["config"]
-        device_classes = tuple(
-            DeviceClass(gpu, int(count), float(config["bw_gbps"]), int(per_server), tuple(range(1, int(levels) + 1)))
-            for gpu, count, per_server, levels in zip(
-                config["gpu_name_arr"],
-                counts.split("-"),
-                config["num_gpu_per_server_arr"],
-                config["num_mps_levels"],
-                strict=True,
-            )
-        )
-        inventory = Inventory(device_classes, ())
-        classes = tuple((c.name, c.shares) for c in device_classes)
-        profiles = {p["config"]["dnn_name"]: self._profile(p["config"]["dnn_name"], classes) for p in parts}
-        demands = tuple(Demand(p["config"]["dnn_name"], p["sla"] / 1e3, w) for p, w in zip(parts, weights, strict=True))
-        return Case(
-            path=path,
-            kind=kind,
-            algorithm=algorithm,
-            inventory=inventory,
-            profiles=profiles,
-            demands=demands,
-            expected_fps={p["config"]["dnn_name"]: float(p["config"]["est_xput"]) for p in parts},
-            slo_margin=0.1 if kind == "ablation" else 0.4,
-            max_stages=int(config["max_num_parts"]),
-            published=_published_plan(parts, demands, profiles, inventory),
-        )
-
-    def _read_profile(self, model: str, classes: tuple[tuple[str, tuple[int, ...]], ...]) -> ModelProfile:
-        blocks = []
-        for name, shares in classes:
-            for share in shares:
-                path = self._root / "models" / "block-timing-tf32" / f"{model}-{name}-{share}.csv"
-                if path.exists():
-                    table = np.loadtxt(path, delimiter=",", ndmin=2)
-                    batches = tuple(range(1, table.shape[1] + 1))
-                    blocks.append(BlockProfile(model, name, share, batches, table, source="published"))
-        (sizes,) = (self._root / "prepartition_mappings" / model).glob("contraction_trans-size_*.csv")
-        cuts = [int(float(line)) for line in sizes.read_text().split()]
-        return ModelProfile(model, model, blocks[0].n_blocks, (0, *cuts, 0), tuple(blocks))
-
-
-def _published_plan(
-    parts: list[dict[str, Any]],
-    demands: tuple[Demand, ...],
-    profiles: dict[str, ModelProfile],
-    inventory: Inventory,
-) -> Plan:
-    """The published plan in our types, counts rounded; times and rates are ours, for the checker to compare."""
-    pipelines = []
-    for demand, part in zip(demands, parts, strict=True):
-        profile = profiles[demand.model]
-        for number, published in enumerate(part["pipelines"]):
-            stages, latency_us, capacity = [], 0.0, math.inf
-            partitions = published["partitions"]
-            batch = int(partitions[0]["bs"])
-            for k, p in enumerate(partitions):
-                first, last = p["layers"]
-                here = inventory.device_class(p["gpu"])
-                near = [
-                    inventory.device_class(partitions[i]["gpu"])
-                    for i in range(max(k - 1, 0), k + 2)
-                    if i < len(partitions)
-                ]
-                into = transfer_us(near[0], here, profile.edge_bytes[first]) if k else 0.0
-                out = transfer_us(here, near[-1], profile.edge_bytes[last]) if k + 1 < len(partitions) else 0.0
-                share = int(p["mps"]) + 1
-                count = round(p["num_gpu"] * share)  # published in whole GPUs
-                block = profile.of(here.name, share)
-                if block is None:
-                    raise SystemExit(f"no block timing of {demand.model} on 1/{share} of {here.name}")
-                times = tuple(float(np.maximum(block.latency_us[first:last, b], 1.0).sum()) for b in range(batch))
-                latency_us += times[-1] + out * batch
-                rate = min(
-                    [1e6 * batch / times[-1], *(1e6 / us / share / here.devices_per_link for us in (into, out) if us)]
-                )
-                capacity = min(capacity, rate * count)
-                stages.append(StagePlan(k, first, last, here.name, share, count, times, 0, 0, in_us=into, out_us=out))
-            pipelines.append(
-                Pipeline(
-                    f"{demand.model}.{number}",
-                    demand.model,
-                    batch,
-                    tuple(stages),
-                    0.0,
-                    capacity,
-                    latency_us,
-                    demand.slo_ms,
-                )
-            )
-    objective = min(part["xput"] / demand.rate_fps for part, demand in zip(parts, demands, strict=True))
-    return Plan(tuple(pipelines), demands, objective, objective, 0.0, 0.0)
 
 
 def check(data: PublishedData, kinds: Sequence[str], first: int | None) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from framepool.engine.outcomes import NS_PER_S
@@ -35,12 +35,44 @@ def poisson(
     source: Source, rate_fps: float, ids: Iterator[int], *, seed: int, until_ns: int, start_ns: int = 0
 ) -> Iterator[Arrival]:
     """Memoryless arrivals at `rate_fps` on average, captured within [start_ns, until_ns)."""
-    rng = random.Random(f"{seed}/{source.stream_id}/{source.model}")
+    rng = _generator(source, seed)
+    return _renewal(source, lambda: rng.expovariate(1.0), rate_fps, ids, until_ns, start_ns)
+
+
+def gamma(
+    source: Source, rate_fps: float, ids: Iterator[int], *, cv: float, seed: int, until_ns: int, start_ns: int = 0
+) -> Iterator[Arrival]:
+    """Arrivals at `rate_fps` on average whose distances are Gamma distributed with coefficient of variation `cv`: 1 is
+    Poisson, above it they come in bursts."""
+    rng = _generator(source, seed)
+    shape = 1.0 / (cv * cv)
+    return _renewal(source, lambda: rng.gammavariate(shape, 1.0 / shape), rate_fps, ids, until_ns, start_ns)
+
+
+def trace(source: Source, times_s: Iterable[float], ids: Iterator[int], *, speed: float = 1.0) -> Iterator[Arrival]:
+    """Arrivals at the given seconds (ascending) after the start, `speed` times as fast."""
+    for at_s in times_s:
+        yield source.frame(next(ids), round(at_s / speed * NS_PER_S))
+
+
+def _generator(source: Source, seed: int) -> random.Random:
+    return random.Random(f"{seed}/{source.stream_id}/{source.model}")
+
+
+def _renewal(
+    source: Source,
+    distance: Callable[[], float],
+    rate_fps: float,
+    ids: Iterator[int],
+    until_ns: int,
+    start_ns: int,
+) -> Iterator[Arrival]:
+    """Arrivals whose distances are independent; `distance` draws one of mean 1."""
     mean_ns = NS_PER_S / rate_fps
-    at = start_ns + rng.expovariate(1.0) * mean_ns
+    at = start_ns + distance() * mean_ns
     while at < until_ns:
         yield source.frame(next(ids), int(at))
-        at += rng.expovariate(1.0) * mean_ns
+        at += distance() * mean_ns
 
 
 def camera(
@@ -54,7 +86,7 @@ def camera(
     seed: int = 0,
 ) -> Iterator[Arrival]:
     """A periodic camera: frame k is captured at phase + k/fps, and arrives up to `jitter_ns` later."""
-    rng = random.Random(f"{seed}/{source.stream_id}/{source.model}")
+    rng = _generator(source, seed)
     k = 0
     while (capture_ns := phase_ns + round(k * NS_PER_S / fps)) < until_ns:
         at_ns, frame = source.frame(next(ids), capture_ns)

@@ -1,0 +1,112 @@
+"""Capacity planning: what a plan makes of a cluster, what bounds it, what one more device would buy. Pure.
+
+The price of a class is what the plan's objective z gains when the class has one device more, found by planning again:
+exact for whole devices, where the duals of a relaxed program are not. A class is binding where that is worth something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from framepool.engine.planning.errors import PlanInfeasibleError
+from framepool.engine.planning.inventory import Device, Inventory
+from framepool.engine.planning.options import PlannerOptions
+from framepool.engine.planning.plan import Demand, Pipeline, Plan, StagePlan
+from framepool.engine.planning.solving import solve
+from framepool.models.profile import ModelProfile
+
+LEAST_GAIN = 1e-6
+"""Gains of z below this are the solver's."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClassUse:
+    """A class in a plan. `devices`: whole ones in use; `utilisation`: share of all its devices' time at the planned
+    rates; `price`: how much z gains by one device more (None: not asked)."""
+
+    name: str
+    count: int
+    devices: float
+    utilisation: float
+    price: float | None
+
+    @property
+    def binding(self) -> bool:
+        return self.price is not None and self.price > LEAST_GAIN
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUse:
+    """A model in a plan: the rate it is served at, and how much of it by pipelines of several stages."""
+
+    model: str
+    rate_fps: float
+    pipelined_fps: float
+
+    @property
+    def way(self) -> str:
+        """ "replicated", "pipelined" or "both"."""
+        if self.pipelined_fps <= 0:
+            return "replicated"
+        return "pipelined" if self.pipelined_fps >= self.rate_fps * (1 - 1e-9) else "both"
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityReport:
+    """A plan and what it means. `without_cuts`: z of the best plan that cuts no model (0.0: some SLO can't be met)."""
+
+    plan: Plan
+    classes: tuple[ClassUse, ...]
+    models: tuple[ModelUse, ...]
+    without_cuts: float
+
+
+def capacity(
+    profiles: Mapping[str, ModelProfile],
+    inventory: Inventory,
+    demands: Sequence[Demand],
+    options: PlannerOptions,
+    *,
+    prices: bool = True,
+) -> CapacityReport:
+    """Plans and explains. Raises what `solve` raises."""
+    plan = solve(profiles, inventory, demands, options)
+    try:
+        whole = solve(profiles, inventory, demands, replace(options, max_stages=1, min_stages=1)).objective
+    except PlanInfeasibleError:
+        whole = 0.0
+    classes = []
+    for device_class in inventory.classes:
+        price = None
+        if prices:
+            more = solve(profiles, with_one_more(inventory, device_class.name), demands, options)
+            price = max(0.0, more.objective - plan.objective)
+        stages = [(p, s) for p in plan.pipelines for s in p.stages if s.device_class == device_class.name]
+        classes.append(
+            ClassUse(
+                device_class.name,
+                device_class.count,
+                sum(stage.devices / stage.share for _, stage in stages),
+                sum(_busy_devices(p, s) for p, s in stages) / device_class.count,
+                price,
+            )
+        )
+    models = []
+    for model in dict.fromkeys(demand.model for demand in demands):
+        mine = plan.of_model(model)
+        split = [pipeline for pipeline in mine if len(pipeline.stages) > 1]
+        models.append(ModelUse(model, sum(p.rate_fps for p in mine), sum(p.rate_fps for p in split)))
+    return CapacityReport(plan, tuple(classes), tuple(models), whole)
+
+
+def with_one_more(inventory: Inventory, name: str) -> Inventory:
+    """The inventory with one device of class `name` added."""
+    classes = tuple(replace(c, count=c.count + 1) if c.name == name else c for c in inventory.classes)
+    number = inventory.device_class(name).count
+    return Inventory(classes, (*inventory.devices, Device(f"{name}-{number}", name, number)))
+
+
+def _busy_devices(pipeline: Pipeline, stage: StagePlan) -> float:
+    """Devices that the stage keeps busy at the pipeline's planned rate, in full batches."""
+    return pipeline.rate_fps * stage.latency_us[-1] / 1e6 / pipeline.batch / stage.share

@@ -1,0 +1,139 @@
+"""How much a plan carries: the largest load at which enough frames are in time, on a grid of load factors. Pure.
+
+Attainment falls as load grows, but for noise of the seeds, so the largest load that holds is found by bisection.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from framepool.engine.outcomes import NS_PER_S
+from framepool.engine.planning.inventory import Inventory
+from framepool.engine.planning.plan import Demand, Plan
+from framepool.engine.scheduling.options import SchedulerOptions
+from framepool.engine.scheduling.registry import make_scheduler
+from framepool.engine.simulation.arrivals import Arrival, Source, camera, gamma, merged, poisson
+from framepool.engine.simulation.cluster import activated
+from framepool.engine.simulation.driver import Simulation, SimulationOptions
+from framepool.engine.simulation.result import SimulationResult
+from framepool.engine.simulation.service import Exact, ServiceModel
+
+USUAL_SHARE = 0.95
+"""Of its capacity, what a plan carries as a rule: where the search begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What arrives: "poisson", "gamma:CV", "cameras:FPS" (phases assigned) or "cameras:FPS:random" (phases by seed)."""
+
+    kind: str = "poisson"
+
+    def arrivals(self, demand: Demand, rate_fps: float, *, seed: int, seconds: float) -> Iterator[Arrival]:
+        """Frames of `demand`'s model at `rate_fps` in all, for `seconds`."""
+        name, _, setting = self.kind.partition(":")
+        ids = itertools.count()
+        until_ns = round(seconds * NS_PER_S)
+        slo_ns = round(demand.slo_ms * 1e6)
+        source = Source(0, demand.model, slo_ns)
+        match name:
+            case "poisson":
+                return poisson(source, rate_fps, ids, seed=seed, until_ns=until_ns)
+            case "gamma":
+                return gamma(source, rate_fps, ids, cv=float(setting), seed=seed, until_ns=until_ns)
+            case "cameras":
+                fps, _, phases = setting.partition(":")
+                return _cameras(demand.model, slo_ns, rate_fps, float(fps), phases == "random", ids, seed, until_ns)
+        raise ValueError(f"arrivals {self.kind!r} are unknown; use poisson, gamma:CV or cameras:FPS")
+
+
+def _cameras(
+    model: str, slo_ns: int, rate_fps: float, fps: float, at_random: bool, ids: Iterator[int], seed: int, until_ns: int
+) -> Iterator[Arrival]:
+    """Cameras of `fps` that add up to `rate_fps`; the last may be slower."""
+    rng = random.Random(seed)
+    count = max(1, math.ceil(rate_fps / fps - 1e-9))
+    period_ns = NS_PER_S / fps
+    sources = []
+    for number in range(count):
+        mine = min(fps, rate_fps - number * fps)
+        phase_ns = rng.random() * period_ns if at_random else number * period_ns / count
+        sources.append(camera(Source(number, model, slo_ns), mine, ids, until_ns=until_ns, phase_ns=round(phase_ns)))
+    return merged(sources)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """How plans are tried: policy and options, what arrives, for how long, with which seeds, and what is enough."""
+
+    policy: str = "ppipe"
+    options: SchedulerOptions = field(default_factory=SchedulerOptions.published)
+    load: Load = field(default_factory=Load)
+    seconds: float = 8.0
+    seeds: tuple[int, ...] = (1,)
+    service: ServiceModel = field(default_factory=Exact)
+    attainment: float = 0.99
+
+    def run(self, plan: Plan, inventory: Inventory, demand: Demand, rate_fps: float, seed: int) -> SimulationResult:
+        """One run of one model's pipelines alone, at `rate_fps`."""
+        mine = Plan(plan.of_model(demand.model), (demand,), 1.0, 1.0, 0.0, 0.0)
+        simulation = Simulation(
+            make_scheduler(self.policy, self.options),
+            activated(mine, inventory),
+            SimulationOptions(seed=seed, service=self.service),
+        )
+        return simulation.run(self.load.arrivals(demand, rate_fps, seed=seed, seconds=self.seconds))
+
+    def holds(self, plan: Plan, inventory: Inventory, demand: Demand, rate_fps: float) -> bool:
+        """Whether enough frames are in time, over all seeds together."""
+        in_time = ended = 0
+        for seed in self.seeds:
+            totals = self.run(plan, inventory, demand, rate_fps, seed).totals
+            in_time += totals.in_time
+            ended += totals.ended
+        return in_time >= self.attainment * ended
+
+    def largest_factor(
+        self, plan: Plan, inventory: Inventory, demand: Demand, planned_fps: float, *, grid: float, most: float = 1.0
+    ) -> float:
+        """The largest load factor on the grid, up to `most`, at which `planned_fps` times it holds; 0.0 for none."""
+        mine = plan.of_model(demand.model)
+        if not mine:
+            return 0.0
+        steps = round(most / grid)
+        capacity_fps = sum(pipeline.capacity_fps for pipeline in mine)
+        found = largest(
+            lambda step: self.holds(plan, inventory, demand, planned_fps * step * grid),
+            steps,
+            guess=round(USUAL_SHARE * capacity_fps / planned_fps / grid),
+        )
+        return found * grid
+
+
+def largest(holds: Callable[[int], bool], most: int, guess: int) -> int:
+    """The largest of 1..most for which `holds`, 0 for none; `holds` is taken to be true below some point.
+
+    Looked for from `guess` outwards in steps that double, then by bisection.
+    """
+    guess = min(max(guess, 1), most)
+    low, high, step = 0, most, 2
+    if holds(guess):
+        low = guess
+        while low + step < high and holds(low + step):
+            low, step = low + step, step * 2
+        high = min(high, low + step - 1) if low + step < high else high
+    else:
+        high = guess - 1
+        while high - step > 0 and not holds(high - step):
+            high, step = high - step - 1, step * 2
+        low = max(0, high - step)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if holds(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low

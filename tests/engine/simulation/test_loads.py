@@ -1,0 +1,95 @@
+"""The largest load that holds, whatever the guess; arrivals of the asked rate and shape."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from framepool.engine.planning.inventory import DeviceClass, Inventory
+from framepool.engine.planning.plan import Demand
+from framepool.engine.simulation.arrivals import Source, gamma, poisson, trace
+from framepool.engine.simulation.cluster import activated
+from framepool.engine.simulation.handmade import StageSketch, single
+from framepool.engine.simulation.loads import Load, Trial, largest
+
+SOURCE = Source(0, "m", 100_000_000)
+
+
+@given(st.integers(1, 300), st.integers(0, 300), st.integers(-5, 400))
+def test_the_largest_is_found_from_any_guess_with_few_tries(most: int, point: int, guess: int) -> None:
+    tried: list[int] = []
+
+    def holds(step: int) -> bool:
+        assert 1 <= step <= most
+        tried.append(step)
+        return step <= point
+
+    assert largest(holds, most, guess) == min(point, most)
+    assert len(tried) <= 22
+
+
+@pytest.mark.parametrize("cv", [0.5, 1.0, 2.0])
+def test_gamma_arrivals_have_their_rate_and_their_spread(cv: float) -> None:
+    times = [at / 1e9 for at, _ in gamma(SOURCE, 200.0, itertools.count(), cv=cv, seed=3, until_ns=200 * 10**9)]
+    gaps = [b - a for a, b in itertools.pairwise(times)]
+    assert statistics.fmean(gaps) == pytest.approx(1 / 200, rel=0.05)
+    assert statistics.stdev(gaps) / statistics.fmean(gaps) == pytest.approx(cv, rel=0.05)
+
+
+def test_gamma_of_spread_1_is_poisson_in_law() -> None:
+    arrivals = [
+        [at for at, _ in made]
+        for made in (
+            gamma(SOURCE, 100.0, itertools.count(), cv=1.0, seed=1, until_ns=300 * 10**9),
+            poisson(SOURCE, 100.0, itertools.count(), seed=2, until_ns=300 * 10**9),
+        )
+    ]
+    assert len(arrivals[0]) == pytest.approx(len(arrivals[1]), rel=0.03)
+
+
+def test_a_trace_is_played_at_its_speed() -> None:
+    found = [at for at, _ in trace(SOURCE, [0.0, 0.5, 2.0], itertools.count(), speed=2.0)]
+    assert found == [0, 250_000_000, 1_000_000_000]
+
+
+@pytest.mark.parametrize("kind", ["cameras:10", "cameras:10:random"])
+def test_cameras_add_up_to_the_rate(kind: str) -> None:
+    arrivals = list(Load(kind).arrivals(Demand("m", 100.0, 1.0), 45.0, seed=1, seconds=20.0))
+    assert len(arrivals) == pytest.approx(900, abs=5)
+    assert len({frame.stream_id for _, frame in arrivals}) == 5
+    times = [at for at, _ in arrivals]
+    assert times == sorted(times)
+    if kind == "cameras:10":
+        full = sorted(at for at, frame in arrivals if frame.stream_id < 4)
+        assert min(b - a for a, b in itertools.pairwise(full)) == 20_000_000
+
+
+def test_unknown_arrivals_name_those_there_are() -> None:
+    with pytest.raises(ValueError, match="'pareto' are unknown; use poisson"):
+        Load("pareto").arrivals(Demand("m", 1.0, 1.0), 1.0, seed=1, seconds=1.0)
+
+
+def test_one_worker_carries_what_queueing_theory_says() -> None:
+    """Cameras with phases on one device: full load; Poisson arrivals: less, by the tail of M/D/1."""
+    made = single([StageSketch(1, 10.0)], slo_ms=40.0)
+    inventory = Inventory((DeviceClass("a", 1),), ())
+    demand = Demand("m", 40.0, 1.0)
+    cameras = Trial(load=Load("cameras:10"), seconds=20.0)
+    assert cameras.largest_factor(made.plan, inventory, demand, 100.0, grid=0.05) == pytest.approx(1.0)
+    memoryless = Trial(seconds=100.0)
+    assert 0.5 <= memoryless.largest_factor(made.plan, inventory, demand, 100.0, grid=0.05) <= 0.65
+
+
+def test_devices_of_a_pool_are_dealt_to_servers() -> None:
+    """Eight devices, four to a server: a pool of four shares its two links evenly, and so does the next."""
+    made = single([StageSketch(4, 5.0, out_ms=1.0, device_class="a"), StageSketch(4, 5.0, device_class="a")])
+    inventory = Inventory((DeviceClass("a", 8, 10.0, 4),), ())
+    found = activated(made.plan, inventory)
+    for stage in (0, 1):
+        servers = [found.links[worker] for worker in found.workers["p", stage]]
+        assert sorted(servers) == ["a/0", "a/0", "a/1", "a/1"]
+    assert activated(made.plan, Inventory((DeviceClass("a", 8),), ())).links == {}
