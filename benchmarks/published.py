@@ -26,7 +26,6 @@ from framepool.engine.planning.plan import Demand, Pipeline, Plan, StagePlan
 from framepool.engine.planning.templates import transfer_us
 from framepool.models.profile import BlockProfile, ModelProfile
 
-DATA_VARIABLE = "FRAMEPOOL_PPIPE_DATA"
 KINDS = ("maf19", "maf21", "ablation")
 ALGORITHMS = ("bl", "dart-r", "v4")  # no partition, DART-r, PPipe
 

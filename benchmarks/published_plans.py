@@ -23,7 +23,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from framepool.benchmarks.published import ALGORITHMS, DATA_VARIABLE, KINDS, Case, PublishedData
+from framepool.benchmarks import DATA_VARIABLE
+from framepool.benchmarks.published import ALGORITHMS, KINDS, Case, PublishedData
 from framepool.engine.planning.checker import check_plan
 from framepool.engine.planning.planner import PlannerOptions, Sharing, solve
 

@@ -22,7 +22,7 @@ import statistics
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from framepool.benchmarks.published import Case, PublishedData
@@ -35,6 +35,7 @@ SEEDS = (1,)
 SEARCH_SEEDS = (1001,)
 MARGINS = (0.3, 0.25, 0.2, 0.15, 0.1)
 """Shares of the SLO that are tried for queueing, of all models at once and then of each alone."""
+ALGORITHMS = ("np", "dart-r", "ppipe", "framepool")
 PUBLISHED = {"np": "bl", "dart-r": "dart-r", "ppipe": "v4"}
 MOST_FACTOR = 2.5
 """Load factors are looked for up to this (the reference stopped at 1)."""
@@ -51,7 +52,7 @@ class Setting:
     grid: float = 0.01
     most: float = MOST_FACTOR
     seeds: tuple[int, ...] = SEEDS
-    algorithms: tuple[str, ...] = ("np", "dart-r", "ppipe", "framepool")
+    algorithms: tuple[str, ...] = ALGORITHMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +225,3 @@ def write(rows: Sequence[Row], setting: Setting, folder: Path) -> None:
         "rows": [asdict(row) for row in ordered],
     }
     (folder / "study.json").write_text(json.dumps(value, indent=1) + "\n")
-
-
-def with_changes(setting: Setting, **changes: object) -> Setting:
-    return replace(setting, **changes)  # type: ignore[arg-type]

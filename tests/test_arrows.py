@@ -32,6 +32,8 @@ MAY_NOT_IMPORT: dict[str, tuple[str, ...]] = {
     "engine": ("framepool.benchmarks",),
 }  # fmt: skip
 """By package: prefixes of modules that nothing in it imports."""
+ALLOWED = {("engine.cli.app", "framepool.benchmarks")}
+"""The root of the command line hangs in `framepool bench`."""
 
 
 def modules() -> list[tuple[str, Path]]:
@@ -64,6 +66,8 @@ def test_arrows(package: str) -> None:
         seen += 1
         for imported in imports(path):
             for forbidden in MAY_NOT_IMPORT[package]:
+                if (name, forbidden) in ALLOWED:
+                    continue
                 assert not f"{imported}.".startswith(f"{forbidden}."), f"{name} imports {imported}"
     assert seen > 1
 

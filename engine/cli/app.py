@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from framepool import FramepoolError, __version__
+from framepool.benchmarks import cli as bench
 from framepool.engine.cli import config, detections, engine, models, serve, streams
 from framepool.engine.cli.session import Session
 
@@ -49,6 +50,7 @@ app.add_typer(streams.app, name="streams")
 app.add_typer(detections.app, name="detections")
 app.add_typer(models.app, name="models")
 app.add_typer(config.app, name="config")
+app.add_typer(bench.app, name="bench")
 serve.add_to(app)
 engine.add_to(app)
 

@@ -7,9 +7,10 @@ iterators of a run share, so ids are unique and the same seed gives the same fra
 from __future__ import annotations
 
 import heapq
+import math
 import random
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from framepool.engine.outcomes import NS_PER_S
 from framepool.engine.scheduling.events import Frame
@@ -92,6 +93,30 @@ def camera(
         at_ns, frame = source.frame(next(ids), capture_ns)
         yield at_ns + (rng.randrange(jitter_ns + 1) if jitter_ns else 0), frame
         k += 1
+
+
+def cameras(
+    source: Source,
+    rate_fps: float,
+    ids: Iterator[int],
+    *,
+    fps: float,
+    random_phases: bool,
+    seed: int,
+    until_ns: int,
+) -> Iterator[Arrival]:
+    """Cameras of `fps` that add up to `rate_fps` (the last may be slower), as streams from `source.stream_id` on. Their
+    phases share the period evenly, or are drawn by `seed`."""
+    rng = _generator(source, seed)
+    count = max(1, math.ceil(rate_fps / fps - 1e-9))
+    period_ns = NS_PER_S / fps
+    made = []
+    for number in range(count):
+        mine = replace(source, stream_id=source.stream_id + number)
+        phase_ns = period_ns * (rng.random() if random_phases else number / count)
+        rate = min(fps, rate_fps - number * fps)
+        made.append(camera(mine, rate, ids, until_ns=until_ns, phase_ns=round(phase_ns)))
+    return merged(made)
 
 
 def merged(arrivals: Iterable[Iterator[Arrival]]) -> Iterator[Arrival]:

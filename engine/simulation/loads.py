@@ -6,8 +6,6 @@ Attainment falls as load grows, but for noise of the seeds, so the largest load 
 from __future__ import annotations
 
 import itertools
-import math
-import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -16,7 +14,7 @@ from framepool.engine.planning.inventory import Inventory
 from framepool.engine.planning.plan import Demand, Plan
 from framepool.engine.scheduling.options import SchedulerOptions
 from framepool.engine.scheduling.registry import make_scheduler
-from framepool.engine.simulation.arrivals import Arrival, Source, camera, gamma, merged, poisson
+from framepool.engine.simulation.arrivals import Arrival, Source, cameras, gamma, poisson
 from framepool.engine.simulation.cluster import activated
 from framepool.engine.simulation.driver import Simulation, SimulationOptions
 from framepool.engine.simulation.result import SimulationResult
@@ -46,23 +44,16 @@ class Load:
                 return gamma(source, rate_fps, ids, cv=float(setting), seed=seed, until_ns=until_ns)
             case "cameras":
                 fps, _, phases = setting.partition(":")
-                return _cameras(demand.model, slo_ns, rate_fps, float(fps), phases == "random", ids, seed, until_ns)
+                return cameras(
+                    source,
+                    rate_fps,
+                    ids,
+                    fps=float(fps),
+                    random_phases=phases == "random",
+                    seed=seed,
+                    until_ns=until_ns,
+                )
         raise ValueError(f"arrivals {self.kind!r} are unknown; use poisson, gamma:CV or cameras:FPS")
-
-
-def _cameras(
-    model: str, slo_ns: int, rate_fps: float, fps: float, at_random: bool, ids: Iterator[int], seed: int, until_ns: int
-) -> Iterator[Arrival]:
-    """Cameras of `fps` that add up to `rate_fps`; the last may be slower."""
-    rng = random.Random(seed)
-    count = max(1, math.ceil(rate_fps / fps - 1e-9))
-    period_ns = NS_PER_S / fps
-    sources = []
-    for number in range(count):
-        mine = min(fps, rate_fps - number * fps)
-        phase_ns = rng.random() * period_ns if at_random else number * period_ns / count
-        sources.append(camera(Source(number, model, slo_ns), mine, ids, until_ns=until_ns, phase_ns=round(phase_ns)))
-    return merged(sources)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,93 @@
+"""``framepool bench``: measurements that anyone can rerun. Thin: options in, tables out."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from framepool.benchmarks import DATA_VARIABLE
+from framepool.engine.cli.output import print_table
+
+app = typer.Typer(help="Measurements: import-ppipe, study.", no_args_is_help=True)
+
+Kind = Literal["maf19", "maf21", "ablation"]
+DataOption = Annotated[
+    Path | None, typer.Option("--data", help="Data folder of PPipe's artifact.", envvar=DATA_VARIABLE)
+]
+
+
+@app.command("import-ppipe")
+def import_ppipe(
+    folder: Annotated[Path, typer.Argument(help="The artifact's data folder.")],
+    out: Annotated[Path, typer.Option("--out", help="Where profiles, clusters and plans are written.")] = Path("ppipe"),
+) -> None:
+    """Turn PPipe's artifact into files that `framepool plan --cluster` and `framepool simulate` read."""
+    from framepool.benchmarks.importing import import_artifact
+
+    counts = import_artifact(_checked(folder), out)
+    typer.echo(f"{out}: {counts.profiles} profiles, {counts.clusters} clusters, {counts.plans} plans")
+
+
+@app.command("study")
+def study(
+    kind: Annotated[Kind, typer.Argument(help="Which of the paper's sets.")],
+    data: DataOption = None,
+    out: Annotated[Path, typer.Option("--out", help="Folder of the tables.")] = Path("study"),
+    arrivals: Annotated[str, typer.Option("--arrivals", help="poisson, gamma:CV, cameras:FPS.")] = "poisson",
+    jitter: Annotated[float, typer.Option("--jitter", min=0, help="CV of service times (lognormal); 0: none.")] = 0.0,
+    seconds: Annotated[float, typer.Option("--seconds", min=1, help="Simulated seconds of a run.")] = 8.0,
+    grid: Annotated[float, typer.Option("--grid", min=0.001, help="Step of load factors.")] = 0.01,
+    seeds: Annotated[str, typer.Option("--seeds", help="Seeds judged on, like 1,2,3.")] = "1",
+    algorithms: Annotated[str, typer.Option("--algorithms", help="Of np, dart-r, ppipe, framepool.")] = (
+        "np,dart-r,ppipe,framepool"
+    ),
+    first: Annotated[int, typer.Option("--first", min=0, help="Only so many cases; 0: all.")] = 0,
+    workers: Annotated[int, typer.Option("--workers", min=0, help="Processes; 0: one a core.")] = 0,
+) -> None:
+    """Compare who carries most at 99 % attainment, on the paper's own data."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from framepool.benchmarks.study import ALGORITHMS, Row, Setting, run, summary, write
+
+    wanted = tuple(algorithms.split(","))
+    if unknown := [name for name in wanted if name not in ALGORITHMS]:
+        raise typer.BadParameter(f"algorithm {unknown[0]!r} is unknown; there are {', '.join(ALGORITHMS)}")
+    try:
+        chosen = tuple(int(seed) for seed in seeds.split(","))
+    except ValueError:
+        raise typer.BadParameter(f"seeds {seeds!r} are no whole numbers, like 1,2,3") from None
+    setting = replace(
+        Setting(kind), arrivals=arrivals, jitter=jitter, seconds=seconds, grid=grid, seeds=chosen, algorithms=wanted
+    )
+    folder = _checked(data or Path())
+    rows: list[Row] = []
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(kind, total=None)
+        for done, total, found in run(folder, setting, workers or os.cpu_count() or 1, first or None):
+            rows += found
+            bar.update(task, total=total, completed=done, description=f"{found[0].algorithm} on {found[0].cluster}")
+    write(rows, setting, out)
+    print_table(
+        ("CLUSTER", "ALGORITHM", "CASES", "LOAD FACTOR", "TIMES PPIPE", "WORST CASE"),
+        [
+            (line.cluster, line.algorithm, str(line.cases), f"{line.load_factor:.3f}", f"{line.ratio:.3f}",
+             f"{line.least_ratio:.3f}")
+            for line in summary(rows)
+        ],
+        empty="nothing was run",
+    )  # fmt: skip
+    typer.echo(f"{kind}, {arrivals}, jitter {jitter:g}, {seconds:g} s, seeds {seeds}: tables in {out}")
+
+
+def _checked(folder: Path) -> Path:
+    if not (folder / "plans").is_dir():
+        raise typer.BadParameter(
+            f"{folder} has no folder 'plans'; give the data folder of PPipe's artifact, or set {DATA_VARIABLE}"
+        )
+    return folder
