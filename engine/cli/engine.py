@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +18,7 @@ from framepool.engine.cli.engine_views import (
     stats_text,
 )
 from framepool.engine.cli.output import print_json, print_json_line, print_table
+from framepool.engine.cli.planning import PlanPolicy, plan_cluster, simulate
 from framepool.engine.cli.session import JsonOption, ServerOption, connect
 from framepool.engine.cli.values import duration_ns
 
@@ -32,6 +34,7 @@ def add_to(app: typer.Typer) -> None:
     app.command("devices")(devices)
     app.command("profile")(profile)
     app.command("plan")(plan)
+    app.command("simulate")(simulate)
     app.command("stats")(stats)
 
 
@@ -97,10 +100,26 @@ def _profile_with_lines(client: Client, name: str, force: bool, as_json: bool) -
 def plan(
     ctx: typer.Context,
     replan: Annotated[bool, typer.Option("--replan", help="Plan again first and put that in force.")] = False,
+    cluster: Annotated[Path | None, typer.Option("--cluster", help="Plan for this cluster (TOML), no engine.")] = None,
+    profiles: Annotated[
+        list[Path] | None, typer.Option("--profiles", help="With --cluster: profiles (JSON), or their folder.")
+    ] = None,
+    demand: Annotated[
+        list[str] | None, typer.Option("--demand", help="With --cluster: model=30fps@150ms; may be given again.")
+    ] = None,
+    slo: Annotated[str | None, typer.Option("--slo", help="With --cluster: one SLO for all, like 150ms.")] = None,
+    policy: Annotated[PlanPolicy, typer.Option("--policy", help="With --cluster: how to cut.")] = "framepool",
+    max_stages: Annotated[int, typer.Option("--max-stages", min=1, max=4, help="With --cluster.")] = 2,
+    margin: Annotated[float, typer.Option("--margin", min=0, max=0.95, help="Share of each SLO for queueing.")] = 0.2,
+    out: Annotated[Path | None, typer.Option("--out", help="With --cluster: write the plan here (JSON).")] = None,
     server: ServerOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Show the plan in force: pipelines, their stages, and the devices they run on."""
+    """Show the plan in force: pipelines, their stages, and the devices they run on. With --cluster, plan for devices
+    that need not be at hand: what fits, what bounds it, what one more of each would buy."""
+    if cluster is not None:
+        plan_cluster(cluster, profiles or [], demand or [], slo, policy, max_stages, margin, out, as_json)
+        return
     with connect(ctx, server) as client:
         placed = client.replan() if replan else client.plan()
     if as_json:

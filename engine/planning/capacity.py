@@ -22,8 +22,8 @@ LEAST_GAIN = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class ClassUse:
-    """A class in a plan. `devices`: whole ones in use; `utilisation`: share of all its devices' time at the planned
-    rates; `price`: how much z gains by one device more (None: not asked)."""
+    """A class in a plan. `devices`: whole ones in use; `utilisation`: share of all its devices' time at z times the
+    load asked for; `price`: how much z gains by one device more (None: not asked)."""
 
     name: str
     count: int
@@ -38,7 +38,8 @@ class ClassUse:
 
 @dataclass(frozen=True, slots=True)
 class ModelUse:
-    """A model in a plan: the rate it is served at, and how much of it by pipelines of several stages."""
+    """A model in a plan: the rate it can be served at (z times what is asked), and how much of it by pipelines of
+    several stages."""
 
     model: str
     rate_fps: float
@@ -88,7 +89,7 @@ def capacity(
                 device_class.name,
                 device_class.count,
                 sum(stage.devices / stage.share for _, stage in stages),
-                sum(_busy_devices(p, s) for p, s in stages) / device_class.count,
+                plan.objective * sum(_busy_devices(p, s) for p, s in stages) / device_class.count,
                 price,
             )
         )
@@ -96,7 +97,8 @@ def capacity(
     for model in dict.fromkeys(demand.model for demand in demands):
         mine = plan.of_model(model)
         split = [pipeline for pipeline in mine if len(pipeline.stages) > 1]
-        models.append(ModelUse(model, sum(p.rate_fps for p in mine), sum(p.rate_fps for p in split)))
+        served = [plan.objective * sum(p.rate_fps for p in some) for some in (mine, split)]
+        models.append(ModelUse(model, *served))
     return CapacityReport(plan, tuple(classes), tuple(models), whole)
 
 

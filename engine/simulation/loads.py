@@ -30,13 +30,25 @@ class Load:
 
     kind: str = "poisson"
 
-    def arrivals(self, demand: Demand, rate_fps: float, *, seed: int, seconds: float) -> Iterator[Arrival]:
-        """Frames of `demand`'s model at `rate_fps` in all, for `seconds`."""
+    def arrivals(
+        self,
+        demand: Demand,
+        rate_fps: float,
+        *,
+        seed: int,
+        seconds: float,
+        ids: Iterator[int] | None = None,
+        first_stream: int = 0,
+    ) -> Iterator[Arrival]:
+        """Frames of `demand`'s model at `rate_fps` in all, for `seconds`. Raises ValueError for an unknown kind.
+
+        Where several run together they share `ids`, and have streams of their own from `first_stream` on.
+        """
         name, _, setting = self.kind.partition(":")
-        ids = itertools.count()
+        ids = itertools.count() if ids is None else ids
         until_ns = round(seconds * NS_PER_S)
         slo_ns = round(demand.slo_ms * 1e6)
-        source = Source(0, demand.model, slo_ns)
+        source = Source(first_stream, demand.model, slo_ns)
         match name:
             case "poisson":
                 return poisson(source, rate_fps, ids, seed=seed, until_ns=until_ns)
