@@ -42,9 +42,7 @@ def study(
     seconds: Annotated[float, typer.Option("--seconds", min=1, help="Simulated seconds of a run.")] = 8.0,
     grid: Annotated[float, typer.Option("--grid", min=0.001, help="Step of load factors.")] = 0.01,
     seeds: Annotated[str, typer.Option("--seeds", help="Seeds judged on, like 1,2,3.")] = "1",
-    algorithms: Annotated[str, typer.Option("--algorithms", help="Of np, dart-r, ppipe, framepool.")] = (
-        "np,dart-r,ppipe,framepool"
-    ),
+    algorithms: Annotated[str, typer.Option("--algorithms", help="Names, or all.")] = "all",
     first: Annotated[int, typer.Option("--first", min=0, help="Only so many cases; 0: all.")] = 0,
     workers: Annotated[int, typer.Option("--workers", min=0, help="Processes; 0: one a core.")] = 0,
 ) -> None:
@@ -54,7 +52,7 @@ def study(
 
     from framepool.benchmarks.study import ALGORITHMS, Row, Setting, run, summary, write
 
-    wanted = tuple(algorithms.split(","))
+    wanted = ALGORITHMS if algorithms == "all" else tuple(algorithms.split(","))
     if unknown := [name for name in wanted if name not in ALGORITHMS]:
         raise typer.BadParameter(f"algorithm {unknown[0]!r} is unknown; there are {', '.join(ALGORITHMS)}")
     try:

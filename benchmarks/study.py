@@ -4,9 +4,12 @@
 
 Each case is a published question: three models (one, in ablation) on 100 GPUs of two classes. Algorithms:
 
-    np, dart-r, ppipe    the published plans under the published data plane (policy `ppipe`, as published)
-    framepool            our plan of the same question under the same simulated devices; its margins are found by
-                         planning and simulating on seeds of their own (`SEARCH_SEEDS`), and judged on others (`SEEDS`)
+    np, dart-r, ppipe        the published plans under the published data plane (policy `ppipe`, as published)
+    np-best, ppipe-best      the same algorithms at their own best margin, one for all models: planned anew without
+                             cuts, or with one template a class sequence
+    framepool                planned without that restriction, a margin a model
+
+Margins are found by planning and simulating on seeds of their own (`SEARCH_SEEDS`) and judged on others (`SEEDS`).
 
 Every model is simulated alone, as the reference was. A load factor is a share of the rate that PPipe's plan gives the
 model; the rate that counts is absolute: at the largest load factor on the grid with enough frames in time.
@@ -33,9 +36,9 @@ from framepool.engine.simulation.service import Exact, LognormalJitter
 
 SEEDS = (1,)
 SEARCH_SEEDS = (1001,)
-MARGINS = (0.3, 0.25, 0.2, 0.15, 0.1)
+MARGINS = (0.4, 0.3, 0.25, 0.2, 0.15, 0.1, 0.05)
 """Shares of the SLO that are tried for queueing, of all models at once and then of each alone."""
-ALGORITHMS = ("np", "dart-r", "ppipe", "framepool")
+ALGORITHMS = ("np", "dart-r", "ppipe", "np-best", "ppipe-best", "framepool")
 PUBLISHED = {"np": "bl", "dart-r": "dart-r", "ppipe": "v4"}
 MOST_FACTOR = 2.5
 """Load factors are looked for up to this (the reference stopped at 1)."""
@@ -90,12 +93,13 @@ def factors(case: Case, plan: Plan, how: Trial, setting: Setting) -> dict[str, f
     }
 
 
-def planned(case: Case, margins: dict[str, float]) -> Plan:
-    """Our plan of the case's question; a model's margin is taken off the SLO it is planned for."""
+def planned(case: Case, margins: dict[str, float], algorithm: str) -> Plan:
+    """The plan of the case's question by `algorithm`; a model's margin is taken off the SLO it is planned for."""
     demands = [Demand(d.model, d.slo_ms * (1 - margins[d.model]), d.rate_fps) for d in case.demands]
     options = PlannerOptions(
         slo_margin=0.0,
-        max_stages=case.max_stages,
+        max_stages=1 if algorithm == "np-best" else case.max_stages,
+        restrict_sequences=algorithm == "ppipe-best",
         sharing=Sharing.POOL,
         max_batch=1024,
         enough=math.inf,
@@ -105,20 +109,21 @@ def planned(case: Case, margins: dict[str, float]) -> Plan:
     return solve(case.profiles, case.inventory, demands, options)
 
 
-def with_found_margins(case: Case, setting: Setting) -> tuple[Plan, dict[str, float]]:
-    """The plan, and its margins, that carries most on the search's seeds: first one margin for all, then each alone."""
+def with_found_margins(case: Case, setting: Setting, algorithm: str) -> tuple[Plan, dict[str, float]]:
+    """The plan, and its margins, that carries most on the search's seeds: first one margin for all, then (framepool)
+    each alone."""
     how = trial(setting, SEARCH_SEEDS)
     tried: dict[tuple[float, ...], tuple[float, Plan]] = {}
     models = [demand.model for demand in case.demands]
 
     def score(margins: tuple[float, ...]) -> float:
         if margins not in tried:
-            plan = planned(case, dict(zip(models, margins, strict=True)))
+            plan = planned(case, dict(zip(models, margins, strict=True)), algorithm)
             tried[margins] = (statistics.fmean(factors(case, plan, how, setting).values()), plan)
         return tried[margins][0]
 
     best = max(((margin,) * len(models) for margin in MARGINS), key=score)
-    for number in range(len(models)):
+    for number in range(len(models)) if algorithm == "framepool" else ():
         near = MARGINS.index(best[number])
         for neighbour in MARGINS[max(0, near - 1) : near + 2]:
             moved = (*best[:number], neighbour, *best[number + 1 :])
@@ -133,10 +138,10 @@ def judged(data_dir: Path, setting: Setting, number: int, algorithm: str) -> lis
     data = PublishedData(data_dir)
     name = PUBLISHED.get(algorithm, "v4")
     case = list(data.cases((setting.kind,), (name,)))[number]
-    if algorithm == "framepool":
-        plan, margins = with_found_margins(case, setting)
-    else:
+    if algorithm in PUBLISHED:
         plan, margins = case.published, {demand.model: case.slo_margin for demand in case.demands}
+    else:
+        plan, margins = with_found_margins(case, setting, algorithm)
     found = factors(case, plan, trial(setting, setting.seeds), setting)
     spent_s = time.perf_counter() - began
     return [
