@@ -7,7 +7,7 @@ Each case is a published question: three models (one, in ablation) on 100 GPUs o
     np, dart-r, ppipe        the published plans under the published data plane (policy `ppipe`, as published)
     np-best, ppipe-best      the same algorithms at their own best margin, one for all models: planned anew without
                              cuts, or with one template a class sequence
-    framepool                planned without that restriction, a margin a model
+    framepool                planned without that restriction, a margin a model, and batches committed late
 
 Margins are found by planning and simulating on seeds of their own (`SEARCH_SEEDS`) and judged on others (`SEEDS`).
 
@@ -25,12 +25,13 @@ import statistics
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from framepool.benchmarks.published import Case, PublishedData
 from framepool.engine.planning.plan import Demand, Plan
 from framepool.engine.planning.planner import PlannerOptions, Sharing, solve
+from framepool.engine.scheduling.options import SchedulerOptions
 from framepool.engine.simulation.loads import Load, Trial
 from framepool.engine.simulation.service import Exact, LognormalJitter
 
@@ -40,6 +41,8 @@ MARGINS = (0.4, 0.3, 0.25, 0.2, 0.15, 0.1, 0.05)
 """Shares of the SLO that are tried for queueing, of all models at once and then of each alone."""
 ALGORITHMS = ("np", "dart-r", "ppipe", "np-best", "ppipe-best", "framepool")
 PUBLISHED = {"np": "bl", "dart-r": "dart-r", "ppipe": "v4"}
+COARSE = 0.5
+"""The search for margins simulates so much of the time, on a grid so much coarser."""
 MOST_FACTOR = 2.5
 """Load factors are looked for up to this (the reference stopped at 1)."""
 
@@ -77,10 +80,15 @@ class Row:
     seconds: float
 
 
-def trial(setting: Setting, seeds: Sequence[int]) -> Trial:
-    """How plans are tried under `setting`."""
-    service = LognormalJitter(setting.jitter) if setting.jitter else Exact()
-    return Trial(load=Load(setting.arrivals), seconds=setting.seconds, seeds=tuple(seeds), service=service)
+def trial(setting: Setting, seeds: Sequence[int], algorithm: str) -> Trial:
+    """How plans of `algorithm` are tried under `setting`."""
+    return Trial(
+        options=SchedulerOptions.late() if algorithm == "framepool" else SchedulerOptions.published(),
+        load=Load(setting.arrivals),
+        seconds=setting.seconds,
+        seeds=tuple(seeds),
+        service=LognormalJitter(setting.jitter) if setting.jitter else Exact(),
+    )
 
 
 def factors(case: Case, plan: Plan, how: Trial, setting: Setting) -> dict[str, float]:
@@ -112,14 +120,15 @@ def planned(case: Case, margins: dict[str, float], algorithm: str) -> Plan:
 def with_found_margins(case: Case, setting: Setting, algorithm: str) -> tuple[Plan, dict[str, float]]:
     """The plan, and its margins, that carries most on the search's seeds: first one margin for all, then (framepool)
     each alone."""
-    how = trial(setting, SEARCH_SEEDS)
+    coarse = replace(setting, seconds=setting.seconds * COARSE, grid=setting.grid / COARSE)
+    how = trial(coarse, SEARCH_SEEDS, algorithm)
     tried: dict[tuple[float, ...], tuple[float, Plan]] = {}
     models = [demand.model for demand in case.demands]
 
     def score(margins: tuple[float, ...]) -> float:
         if margins not in tried:
             plan = planned(case, dict(zip(models, margins, strict=True)), algorithm)
-            tried[margins] = (statistics.fmean(factors(case, plan, how, setting).values()), plan)
+            tried[margins] = (statistics.fmean(factors(case, plan, how, coarse).values()), plan)
         return tried[margins][0]
 
     best = max(((margin,) * len(models) for margin in MARGINS), key=score)
@@ -142,7 +151,7 @@ def judged(data_dir: Path, setting: Setting, number: int, algorithm: str) -> lis
         plan, margins = case.published, {demand.model: case.slo_margin for demand in case.demands}
     else:
         plan, margins = with_found_margins(case, setting, algorithm)
-    found = factors(case, plan, trial(setting, setting.seeds), setting)
+    found = factors(case, plan, trial(setting, setting.seeds, algorithm), setting)
     spent_s = time.perf_counter() - began
     return [
         Row(

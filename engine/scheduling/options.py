@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from framepool.engine.errors import ConfigError
@@ -104,6 +104,13 @@ class SchedulerOptions:
                 f"scheduler.service_learning is {self.service_learning}; it must lie in [0, 1]",
                 field="scheduler.service_learning",
             )
+
+    @classmethod
+    def late(cls) -> SchedulerOptions:
+        """`published`, but committing late: a batch is sent when it would start at once, not reserved ahead, and a
+        frame is given up at its first look only while others press behind it. Until then frames wait where they can
+        still be put on a better route or into a fuller batch."""
+        return replace(cls.published(), commit_ahead_ns=0, first_look=FirstLook.PRESSED)
 
     @classmethod
     def published(cls) -> SchedulerOptions:
