@@ -72,10 +72,10 @@ def study(
             bar.update(task, total=total, completed=done, description=f"{found[0].algorithm} on {found[0].cluster}")
     write(rows, setting, out)
     print_table(
-        ("CLUSTER", "ALGORITHM", "CASES", "LOAD FACTOR", "TIMES PPIPE", "WORST CASE"),
+        ("CLUSTER", "ALGORITHM", "CASES", "LOAD FACTOR", "TIMES PPIPE", "WORST CASE", "ALL AT ONCE"),
         [
             (line.cluster, line.algorithm, str(line.cases), f"{line.load_factor:.3f}", f"{line.ratio:.3f}",
-             f"{line.least_ratio:.3f}")
+             f"{line.least_ratio:.3f}", f"{line.together:.3f}")
             for line in summary(rows)
         ],
         empty="nothing was run",

@@ -187,7 +187,11 @@ def run(
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An algorithm on a cluster: means over its cases of load factor and of the rate's ratio to the base's."""
+    """An algorithm on a cluster: means over its cases.
+
+    `load_factor` and `ratio` (of rates, to the base's) are means over a case's models; `least_ratio` is the worst case's.
+    `together` is the ratio of the load that all models of a case carry at once, each its share of it.
+    """
 
     cluster: str
     algorithm: str
@@ -195,6 +199,7 @@ class Line:
     load_factor: float
     ratio: float
     least_ratio: float
+    together: float
 
 
 def summary(rows: Sequence[Row], base: str = "ppipe") -> list[Line]:
@@ -202,12 +207,15 @@ def summary(rows: Sequence[Row], base: str = "ppipe") -> list[Line]:
     by_case: dict[tuple[str, str, str], list[Row]] = {}
     for row in rows:
         by_case.setdefault((row.cluster, row.case, row.algorithm), []).append(row)
+    together = {key: min(row.load_factor for row in found) for key, found in by_case.items()}
     bases = {key[:2]: {r.model: r.rate_fps for r in found} for key, found in by_case.items() if key[2] == base}
     lines = []
     clusters = sorted({row.cluster for row in rows})
     for cluster in (*clusters, "all"):
         for algorithm in dict.fromkeys(row.algorithm for row in rows):
-            found = [v for k, v in by_case.items() if k[2] == algorithm and cluster in (k[0], "all")]
+            keys = [key for key in by_case if key[2] == algorithm and cluster in (key[0], "all")]
+            found = [by_case[key] for key in keys]
+            shares = [together[key] / least for key in keys if (least := together.get((*key[:2], base)))]
             ratios = [
                 statistics.fmean(r.rate_fps / known[r.model] for r in rows_)
                 for rows_ in found
@@ -219,6 +227,7 @@ def summary(rows: Sequence[Row], base: str = "ppipe") -> list[Line]:
                     Line(
                         cluster, algorithm, len(found), statistics.fmean(factors_),
                         statistics.fmean(ratios) if ratios else math.nan, min(ratios, default=math.nan),
+                        statistics.fmean(shares) if shares else math.nan,
                     )
                 )  # fmt: skip
     return lines

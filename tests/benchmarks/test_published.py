@@ -127,6 +127,7 @@ def test_a_summary_is_of_means_over_cases_of_means_over_models() -> None:
     assert lines["all", "framepool"].ratio == pytest.approx((1.6 + 1.0) / 2)
     assert lines["all", "framepool"].least_ratio == pytest.approx(1.0)
     assert lines["all", "ppipe"].ratio == 1.0
+    assert lines["A", "framepool"].together == pytest.approx(1.0 / 0.5)  # what the weakest model carries
 
 
 @needs_data
