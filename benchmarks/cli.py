@@ -50,6 +50,7 @@ def study(
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from framepool.benchmarks.report import write_report
     from framepool.benchmarks.study import ALGORITHMS, Row, Setting, run, summary, write
 
     wanted = ALGORITHMS if algorithms == "all" else tuple(algorithms.split(","))
@@ -71,6 +72,7 @@ def study(
             rows += found
             bar.update(task, total=total, completed=done, description=f"{found[0].algorithm} on {found[0].cluster}")
     write(rows, setting, out)
+    plotted = write_report(rows, setting, out)
     print_table(
         ("CLUSTER", "ALGORITHM", "CASES", "LOAD FACTOR", "TIMES PPIPE", "WORST CASE", "ALL AT ONCE"),
         [
@@ -80,7 +82,9 @@ def study(
         ],
         empty="nothing was run",
     )  # fmt: skip
-    typer.echo(f"{kind}, {arrivals}, jitter {jitter:g}, {seconds:g} s, seeds {seeds}: tables in {out}")
+    typer.echo(f"{kind}, {arrivals}, jitter {jitter:g}, {seconds:g} s, seeds {seeds}: tables and report.html in {out}")
+    if not plotted:
+        typer.echo("no plots: pip install 'framepool[bench]'", err=True)
 
 
 def _checked(folder: Path) -> Path:

@@ -21,6 +21,7 @@ import csv
 import json
 import math
 import os
+import platform
 import statistics
 import time
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from framepool import __version__
 from framepool.benchmarks.published import Case, PublishedData
 from framepool.engine.planning.plan import Demand, Plan
 from framepool.engine.planning.planner import PlannerOptions, Sharing, solve
@@ -36,7 +38,7 @@ from framepool.engine.simulation.loads import Load, Trial
 from framepool.engine.simulation.service import Exact, LognormalJitter
 
 SEEDS = (1,)
-SEARCH_SEEDS = (1001,)
+SEARCH_SEEDS = (1001, 1002)
 MARGINS = (0.4, 0.3, 0.25, 0.2, 0.15, 0.1, 0.05)
 """Shares of the SLO that are tried for queueing, of all models at once and then of each alone."""
 ALGORITHMS = ("np", "dart-r", "ppipe", "np-best", "ppipe-best", "framepool")
@@ -189,8 +191,8 @@ def run(
 class Line:
     """An algorithm on a cluster: means over its cases.
 
-    `load_factor` and `ratio` (of rates, to the base's) are means over a case's models; `least_ratio` is the worst case's.
-    `together` is the ratio of the load that all models of a case carry at once, each its share of it.
+    `load_factor` and `ratio` (of rates, to the base's) are means over a case's models; `least_ratio` is that of the
+    worst case. `together` is the ratio of the load that all models of a case carry at once, each its share of it.
     """
 
     cluster: str
@@ -243,7 +245,8 @@ def write(rows: Sequence[Row], setting: Setting, folder: Path) -> None:
         writer.writerows(asdict(row) for row in ordered)
     value = {
         "setting": asdict(setting),
-        "machine": {"cores": os.cpu_count()},
+        "machine": {"cores": os.cpu_count(), "processor": platform.processor() or platform.machine()},
+        "framepool": __version__,
         "summary": [asdict(line) for line in summary(ordered)],
         "rows": [asdict(row) for row in ordered],
     }

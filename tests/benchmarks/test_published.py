@@ -15,6 +15,7 @@ from framepool.benchmarks import DATA_VARIABLE
 from framepool.benchmarks.importing import import_artifact
 from framepool.benchmarks.published import KINDS, PublishedData
 from framepool.benchmarks.published_plans import check
+from framepool.benchmarks.report import write_report
 from framepool.benchmarks.study import Row, Setting, judged, summary, write
 from framepool.engine.planning.formats import cluster_from_toml, plan_from_json, profile_from_json
 from framepool.engine.planning.planner import PlannerOptions, Sharing, solve
@@ -165,3 +166,12 @@ def test_the_reference_simulation_is_reproduced_on_its_first_cases() -> None:
         rows = judged(data, setting, number, "ppipe")
         mean = sum(r.load_factor for r in rows) / len(rows)
         assert mean == pytest.approx(reference[case.path.name], abs=0.05)
+
+
+def test_a_report_holds_the_table_the_plot_and_the_command(tmp_path: Path) -> None:
+    rows = [row("c1", "A", "ppipe", "m", 100), row("c1", "A", "framepool", "m", 125)]
+    assert write_report(rows, Setting("maf19", algorithms=("ppipe", "framepool")), tmp_path)
+    page = (tmp_path / "report.html").read_text()
+    assert "<td>framepool<td>1<td>1.250<td>1.250<td>1.250<td>1.250" in page
+    assert "framepool bench study maf19 --arrivals poisson" in page
+    assert (tmp_path / "ratios.png").read_bytes().startswith(b"\x89PNG")
