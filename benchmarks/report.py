@@ -32,8 +32,8 @@ def write_report(rows: Sequence[Row], setting: Setting, folder: Path) -> bool:
 </style>
 <h1>{setting.kind}: who carries most at 99 % attainment</h1>
 <p>A load factor is a share of the rate that PPipe's published plan gives a model. "times ppipe" compares absolute rates
-with the published plans under the published data plane, in this run. Margins were found on other seeds than those judged
-on, {", ".join(map(str, setting.seeds))}.</p>
+with the published plans under the published data plane, in this run. Margins were found on other seeds than those
+judged on, {", ".join(map(str, setting.seeds))}.</p>
 <table><tr>{head}</tr>{body}</table>
 {picture}
 <dl>{facts}</dl>
