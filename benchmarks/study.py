@@ -120,17 +120,18 @@ def planned(case: Case, margins: dict[str, float], algorithm: str) -> Plan:
 
 
 def with_found_margins(case: Case, setting: Setting, algorithm: str) -> tuple[Plan, dict[str, float]]:
-    """The plan, and its margins, that carries most on the search's seeds: first one margin for all, then (framepool)
-    each alone."""
+    """The plan, and its margins, that carries most on the search's seeds (of all models at once, then on average): first
+    one margin for all, then (framepool) each alone."""
     coarse = replace(setting, seconds=setting.seconds * COARSE, grid=setting.grid / COARSE)
     how = trial(coarse, SEARCH_SEEDS, algorithm)
-    tried: dict[tuple[float, ...], tuple[float, Plan]] = {}
+    tried: dict[tuple[float, ...], tuple[tuple[float, float], Plan]] = {}
     models = [demand.model for demand in case.demands]
 
-    def score(margins: tuple[float, ...]) -> float:
+    def score(margins: tuple[float, ...]) -> tuple[float, float]:
         if margins not in tried:
             plan = planned(case, dict(zip(models, margins, strict=True)), algorithm)
-            tried[margins] = (statistics.fmean(factors(case, plan, how, coarse).values()), plan)
+            found = factors(case, plan, how, coarse).values()
+            tried[margins] = ((min(found), statistics.fmean(found)), plan)
         return tried[margins][0]
 
     best = max(((margin,) * len(models) for margin in MARGINS), key=score)
