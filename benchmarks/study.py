@@ -120,8 +120,8 @@ def planned(case: Case, margins: dict[str, float], algorithm: str) -> Plan:
 
 
 def with_found_margins(case: Case, setting: Setting, algorithm: str) -> tuple[Plan, dict[str, float]]:
-    """The plan, and its margins, that carries most on the search's seeds (of all models at once, then on average): first
-    one margin for all, then (framepool) each alone."""
+    """The plan, and its margins, that carries most on the search's seeds (of all models at once, then on average):
+    first one margin for all, then (framepool) each alone."""
     coarse = replace(setting, seconds=setting.seconds * COARSE, grid=setting.grid / COARSE)
     how = trial(coarse, SEARCH_SEEDS, algorithm)
     tried: dict[tuple[float, ...], tuple[tuple[float, float], Plan]] = {}
