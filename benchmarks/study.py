@@ -43,6 +43,8 @@ MARGINS = (0.4, 0.3, 0.25, 0.2, 0.15, 0.1, 0.05)
 """Shares of the SLO that are tried for queueing, of all models at once and then of each alone."""
 ALGORITHMS = ("np", "dart-r", "ppipe", "np-best", "ppipe-best", "framepool")
 PUBLISHED = {"np": "bl", "dart-r": "dart-r", "ppipe": "v4"}
+FINALISTS = 3
+"""So many of the best are tried again in full before one is chosen."""
 COARSE = 0.5
 """The search for margins simulates so much of the time, on a grid so much coarser."""
 MOST_FACTOR = 2.5
@@ -141,6 +143,14 @@ def with_found_margins(case: Case, setting: Setting, algorithm: str) -> tuple[Pl
             moved = (*best[:number], neighbour, *best[number + 1 :])
             if score(moved) > score(best):
                 best = moved
+    finest = trial(setting, SEARCH_SEEDS, algorithm)
+    finalists = sorted(tried, key=score, reverse=True)[:FINALISTS]
+
+    def fine(margins: tuple[float, ...]) -> tuple[float, float]:
+        found = factors(case, tried[margins][1], finest, setting).values()
+        return min(found), statistics.fmean(found)
+
+    best = max(finalists, key=fine)
     return tried[best][1], dict(zip(models, best, strict=True))
 
 
