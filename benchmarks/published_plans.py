@@ -114,7 +114,7 @@ def main() -> None:
     )
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--first", type=int, metavar="N", help="only the first N plans of each kind")
-    parser.add_argument("--time-limit", type=float, default=20.0, metavar="S", help="seconds a search step may take")
+    parser.add_argument("--time-limit", type=float, default=18.0, metavar="S", help="seconds a search may take")
     parser.add_argument("--restrict", action="store_true", help="PPipe's restriction: one template per class sequence")
     parser.add_argument("--check-only", action="store_true", help="only recompute the published plans")
     arguments = parser.parse_args()

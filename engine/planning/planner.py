@@ -6,7 +6,8 @@ giving up:
     options      what may be planned
     templates    every way to cut a model into stages on classes, shares and a batch size; `pruning` thins them out
     program      the mixed-integer program over them; `linear` runs one in HiGHS
-    search       bound, start, pruning by prices, branch and bound: many devices; `covering`: few devices
+    search       bound, start, pruning by prices, branch and bound: many devices; `allotting`: a strong start;
+                 `covering`: few devices
     spare        devices left over go to the models served
     assembly     counts to pipelines
     solving      all of that in order: `solve`

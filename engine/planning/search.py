@@ -8,9 +8,10 @@ solution,
 
 D_t is what a template wastes against the prices: by being dear in itself, and by rounding its counts up. So once a
 plan of value z_lb is known, a template whose least D_t over counts >= 1 exceeds z_lp - z_lb is in no better plan, and
-counts whose D_t does are not either. First the program over the best-priced templates alone gives z_lb; what then
-survives is mostly a few dozen templates, over which HiGHS proves the rest. Cost: one linear program over all
-templates, two small integer programs. Nothing is lost: the reported bound covers the templates left out.
+counts whose D_t does are not either. Dealing whole devices out (`allotting`) gives z_lb, and where that leaves much, or
+there are too many classes for it, the program over the best-priced templates alone. What then survives is mostly a
+few dozen templates, over which HiGHS proves the rest. Cost: one linear program over all templates, one or two small
+integer programs. Nothing is lost: the reported bound covers the templates left out.
 
 Plans of equal z differ in what they are worth live, so a last program looks among them (`settle`).
 """
@@ -19,11 +20,12 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from framepool.engine.planning.allotting import allot
 from framepool.engine.planning.covering import cover
 from framepool.engine.planning.linear import RowBuilder, solve_linear
 from framepool.engine.planning.program import Program
@@ -34,6 +36,8 @@ IntArray = NDArray[np.int64]
 _FEW_SLOTS = 64  # virtual devices up to which a plan is found by covering (measured: quicker below, slower above)
 _LEAST_Z = 1e-6  # of the most: less than this is not looked for
 _START_TEMPLATES = 60  # per model, in the first integer program: enough to hold a best plan in most cases tried
+_START_TIME = 0.4  # of the time limit may be spent on a better start
+_LEFT_OUT = 0.9  # of the gap: plans that are better by less are not looked for
 _SETTLE_TEMPLATES = 60  # per model, in the tie-breaking program
 _SETTLE_NODES = 300  # bounds tie-breaking by work, not by time: the same answer on any machine
 _SETTLE_KEEPS = 1e-7  # share of z that tie-breaking may give up
@@ -62,6 +66,7 @@ class SearchResult:
 
 def maximise(program: Program, limits: SearchLimits) -> SearchResult | None:
     """Counts of (nearly) greatest z; None where the fixed demands can't be met."""
+    deadline = _Deadline(limits.time_limit_s)
     if program.slots <= _FEW_SLOTS:
         covered = _by_covering(program, limits)
         if covered is not None:
@@ -78,28 +83,44 @@ def maximise(program: Program, limits: SearchLimits) -> SearchResult | None:
     bound = min(top, limits.z_cap)
     prices = _Prices(program, relaxed.row_dual)
 
-    chosen = _best_priced(program, prices.reduced, _START_TEMPLATES)
-    used = relaxed.x[: program.size] > 1e-9
-    start = _integer(program, unit, limits, chosen | used, None, None)
+    start = _of_whole_devices(program)
     if start is not None and start.objective >= bound / (1 + limits.gap):
         return SearchResult(start.counts, start.objective, max(bound, start.objective))
-    complete = bool((chosen | used).all())
-    if complete or start is None:
-        best = start if complete else _integer(program, unit, limits, np.ones(program.size, dtype=bool), None, None)
+    keep, most = _worth_a_look(program, prices, top, unit, start, limits)
+    if keep.sum() > _START_TEMPLATES * len(program.wants):  # a better start first, from those with the best prices
+        few = _best_priced(program, prices.reduced, _START_TEMPLATES) | (relaxed.x[: program.size] > 1e-9)
+        if start is not None:
+            few |= start.counts[program.e_first[:-1]] > 0
+        better = _integer(
+            program, unit, replace(limits, time_limit_s=_START_TIME * deadline.left_s()), few, None, start
+        )
+        if better is not None and (start is None or better.objective > start.objective):
+            start = better
+        if start is not None and start.objective >= bound / (1 + limits.gap):
+            return SearchResult(start.counts, start.objective, max(bound, start.objective))
+        keep, most = _worth_a_look(program, prices, top, unit, start, limits)
+    best = _integer(program, unit, replace(limits, time_limit_s=deadline.left_s()), keep, most, start)
+    if start is None:
         return (
             None
             if best is None
-            else SearchResult(best.counts, best.objective, min(best.bound, max(top, best.objective)))
+            else SearchResult(best.counts, best.objective, max(best.objective, min(top, best.bound)))
         )
-
-    # Whatever is left out below is in no plan better than `settled`.
-    settled = start.objective * (1 + 0.9 * limits.gap)
-    most = prices.most_counts((top - settled) / unit)
-    keep = most[program.e_first[:-1]] > 0
-    best = _integer(program, unit, limits, keep | (start.counts[program.e_first[:-1]] > 0), most, start.counts)
     if best is None or best.objective < start.objective:
         best = SearchResult(start.counts, start.objective, top if best is None else best.bound)
-    return SearchResult(best.counts, best.objective, max(best.objective, min(top, max(best.bound, settled))))
+    left_out = start.objective * (1 + _LEFT_OUT * limits.gap)
+    return SearchResult(best.counts, best.objective, max(best.objective, min(top, max(best.bound, left_out))))
+
+
+def _worth_a_look(
+    program: Program, prices: _Prices, top: float, unit: float, start: SearchResult | None, limits: SearchLimits
+) -> tuple[NDArray[np.bool_], IntArray | None]:
+    """Templates [T] that a plan better than `start` may use, and counts [E] that it may give them; all without one."""
+    if start is None:
+        return np.ones(program.size, dtype=bool), None
+    settled = start.objective * (1 + _LEFT_OUT * limits.gap)
+    most = prices.most_counts((top - settled) / unit)
+    return (most[program.e_first[:-1]] > 0) | (start.counts[program.e_first[:-1]] > 0), most
 
 
 def settle(program: Program, found: SearchResult, limits: SearchLimits) -> SearchResult:
@@ -138,6 +159,15 @@ def settle(program: Program, found: SearchResult, limits: SearchLimits) -> Searc
     if not program.fits(full) or min(z, limits.z_cap) < min(found.objective, limits.z_cap) * (1 - 1e-6):
         return found
     return SearchResult(full, z, max(min(found.bound, limits.z_cap), z))
+
+
+def _of_whole_devices(program: Program) -> SearchResult | None:
+    """The best plan that splits no device between templates, where that is found at once; see `allotting`."""
+    counts = allot(program)
+    if counts is None:
+        return None
+    z = program.objective(counts)
+    return SearchResult(counts, z, z)
 
 
 def _by_covering(program: Program, limits: SearchLimits) -> SearchResult | None:
@@ -254,13 +284,16 @@ def _integer(
     limits: SearchLimits,
     keep: NDArray[np.bool_],
     count_limit: IntArray | None,
-    start_counts: IntArray | None,
+    begin: SearchResult | None,
 ) -> SearchResult | None:
-    """Branch and bound over the templates of `keep`; counts come back for all of the program's entries."""
+    """Branch and bound from `begin` over the templates of `keep`, which hold its own.
+
+    Counts come back for all of the program's entries.
+    """
     small = program.subset(keep)
     stages = keep[program.e_template]
     limit = count_limit[stages] if count_limit is not None else None
-    start_small = start_counts[stages] if start_counts is not None else None
+    start_small = None if begin is None else begin.counts[stages]
     if limit is not None and start_small is not None:
         limit = np.maximum(limit, start_small)
     linear, columns = small.integer_program(unit, z_cap=limits.z_cap, count_limit=limit)
