@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from framepool.engine.planning.plan import Demand
     from framepool.models.profile import ModelProfile
 
-PlanPolicy = Literal["np", "ppipe", "framepool"]
+PlanPolicy = Literal["np", "dart-r", "ppipe", "framepool"]
 _DEMAND = re.compile(r"(?P<model>[^=]+)=(?P<fps>[0-9.]+)(?:fps)?@(?P<slo>.+)")
 STAGE_COLUMNS = ("PIPELINE", "STAGE", "BLOCKS", "CLASS", "DEVICES", "BATCH", "LATENCY", "RATE", "CAPACITY")
 
@@ -71,6 +71,7 @@ def _options(policy: PlanPolicy, max_stages: int, margin: float) -> PlannerOptio
         max_stages=1 if policy == "np" else max_stages,
         sharing=Sharing.POOL,
         restrict_sequences=policy == "ppipe",
+        chains=policy == "dart-r",
         max_batch=1024,
         enough=math.inf,
         tie_break=False,

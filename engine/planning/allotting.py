@@ -9,7 +9,8 @@ they take together. So, over all vectors u of devices per class,
 
 and the best cell of z is the best of all such plans: exact but for devices that are split between templates. Each step
 visits only cells that carry more than every smaller one. Cost: about the square of the number of cells, so it is for
-few classes; `search` starts from it and goes on from there.
+few classes; `search` starts from it and goes on from there. With one item a model instead of several, and as many
+devices on each stage, it is the plan of DART-r as PPipe's authors compared with it.
 """
 
 from __future__ import annotations
@@ -31,13 +32,14 @@ _WORTH = 1e-9
 """Shares of a rate below this are rounding."""
 
 
-def allot(program: Program) -> IntArray | None:
-    """Counts [E] of the best plan of whole devices; None where the program is too large, has fixed demands, or a model
+def allot(program: Program, *, chains: bool = False) -> IntArray | None:
+    """Counts [E] of the best plan of whole devices; with `chains`, of those with one template a model and as many
+    devices on each of its stages. None where the program is too large, has fixed demands, or a model
     has several SLOs, or no model can be served beside the others."""
     shape = tuple(int(count) + 1 for count in program.class_counts)
     if int(np.prod(shape)) > MOST_CELLS or len(program.d_weight) > len(program.wants) or program.d_fixed.any():
         return None
-    tables = [_Table(program, m, shape) for m in range(len(program.wants))]
+    tables = [_Table(program, m, shape, chains) for m in range(len(program.wants))]
     side_by_side = [tables[0].rate]
     splits: list[IntArray] = []
     for table in tables[1:]:
@@ -54,29 +56,30 @@ def allot(program: Program) -> IntArray | None:
         table.fill(counts, strides - rest)
         strides = rest
     tables[0].fill(counts, strides)
-    return program.trimmed(counts)
+    return counts if chains else program.trimmed(counts)
 
 
 class _Table:
     """What one model carries on every vector of devices, and with which templates."""
 
-    def __init__(self, program: Program, model: int, shape: tuple[int, ...]) -> None:
+    def __init__(self, program: Program, model: int, shape: tuple[int, ...], chains: bool) -> None:
         self._program = program
+        self._several = not program.one_per_sequence or chains
         self._shape = shape
         templates = np.arange(program.first_template[model], program.first_template[model + 1])
         self._steps: list[tuple[IntArray, _Items | None]] = []  # where each combination was split, and what was added
-        if program.one_per_sequence:
+        if not self._several:
             keys = program.sequence_keys()[templates]
             self.rate = np.full(shape, -np.inf)
             self.rate.flat[0] = 0.0
             for key in np.unique(keys):
-                items = _Items(program, templates[keys == key], shape)
+                items = _Items(program, templates[keys == key], shape, chains)
                 self.rate, split = _combined(self.rate, items.rate, np.add)
                 self._steps.append((split, items))
             return
-        self._items = _Items(program, templates, shape)
+        self._items = _Items(program, templates, shape, chains)
         self.rate = self._items.rate
-        while True:
+        while not chains:
             doubled, split = _combined(self.rate, self.rate, np.add)
             if not (_worth_it(doubled) & (doubled > self.rate * (1 + _WORTH))).any():
                 return
@@ -91,7 +94,7 @@ class _Table:
         if not cell.any():
             return
         if depth == 0:
-            if not self._program.one_per_sequence:
+            if self._several:
                 self._items.fill(counts, cell)
             return
         split, items = self._steps[depth - 1]
@@ -106,12 +109,13 @@ class _Table:
 class _Items:
     """The best single template of some on every vector of whole devices. Nothing carries 0.0, at the first cell."""
 
-    def __init__(self, program: Program, templates: IntArray, shape: tuple[int, ...]) -> None:
+    def __init__(self, program: Program, templates: IntArray, shape: tuple[int, ...], chains: bool) -> None:
         self._program = program
+        self._chains = chains
         self.rate = np.full(shape, -np.inf)
         self._best = np.full(shape, -1, dtype=np.int64)
         self.rate.flat[0] = 0.0
-        for cells, rates, owners in _candidates(program, templates, shape):
+        for cells, rates, owners in _candidates(program, templates, shape, chains):
             order = np.argsort(rates, kind="stable")  # the best is written last
             cells, rates, owners = cells[order], rates[order], owners[order]
             better = rates > self.rate.flat[cells]
@@ -125,14 +129,13 @@ class _Items:
         program = self._program
         stages = slice(int(program.e_first[template]), int(program.e_first[template + 1]))
         rate = self.rate[tuple(cell)]
-        whole = np.maximum(np.ceil(rate / (program.e_rate[stages] * program.e_share[stages]) - 1e-9), 1).astype(
-            np.int64
-        )
-        counts[stages] += whole * program.e_share[stages]
+        share = program.e_share[stages]
+        need = _whole(rate / (program.e_rate[stages] * share))
+        counts[stages] += (need.max() if self._chains else need) * share
 
 
 def _candidates(
-    program: Program, templates: IntArray, shape: tuple[int, ...]
+    program: Program, templates: IntArray, shape: tuple[int, ...], chains: bool
 ) -> Iterator[tuple[IntArray, FloatArray, IntArray]]:
     """(cell, rate, template) of every template at every count of whole devices of each of its stages."""
     most = np.array(shape) - 1
@@ -147,9 +150,10 @@ def _candidates(
             if not len(of_class) or not most[g]:
                 continue
             rate = device_rate[of_class, i][:, None] * np.arange(1, most[g] + 1)  # [T, N]
-            need = np.maximum(np.ceil(rate[:, :, None] / device_rate[of_class][:, None, :] - 1e-9), 1).astype(
-                np.int64
-            )  # [T, N, k]
+            need = _whole(rate[:, :, None] / device_rate[of_class][:, None, :])  # [T, N, k]
+            if chains:
+                rate = device_rate[of_class].min(axis=1)[:, None] * np.arange(1, most[g] + 1)
+                need[:] = np.arange(1, most[g] + 1)[None, :, None]
             cell = np.zeros(rate.shape, dtype=np.int64)
             fits = np.ones(rate.shape, dtype=bool)
             for h in range(len(shape)):

@@ -6,7 +6,8 @@ one batch size for all. A *plan* holds every model's pipelines; a *placement* na
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from framepool.engine.planning.inventory import VirtualDevice
 
@@ -75,6 +76,7 @@ class Plan:
     bound: float
     gap: float
     solve_s: float
+    prices: Mapping[str, float] = field(default_factory=dict)
 
     def of_model(self, model: str) -> tuple[Pipeline, ...]:
         return tuple(p for p in self.pipelines if p.model == model)

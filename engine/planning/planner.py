@@ -8,6 +8,7 @@ giving up:
     program      the mixed-integer program over them; `linear` runs one in HiGHS
     search       bound, start, pruning by prices, branch and bound: many devices; `allotting`: a strong start;
                  `covering`: few devices
+    queueing     what part of a capacity chance arrivals let one use
     spare        devices left over go to the models served
     assembly     counts to pipelines
     solving      all of that in order: `solve`

@@ -123,6 +123,15 @@ def _worth_a_look(
     return (most[program.e_first[:-1]] > 0) | (start.counts[program.e_first[:-1]] > 0), most
 
 
+def class_prices(program: Program) -> list[float]:
+    """By class, what z gains by one device more in the linear relaxation; zeros where it has no solution."""
+    relaxed = solve_linear(program.relaxation(1.0))
+    pools, classes = len(program.p_class), len(program.class_counts)
+    if not relaxed.found:
+        return [0.0] * classes
+    return [abs(float(price)) for price in relaxed.row_dual[pools : pools + classes]]
+
+
 def settle(program: Program, found: SearchResult, limits: SearchLimits) -> SearchResult:
     """Among plans of (nearly) the same ``min(z, z_cap)``, the one that serves the demands best.
 

@@ -12,13 +12,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from framepool.engine.planning.allotting import MOST_CELLS, allot
 from framepool.engine.planning.assembly import pipelines_of
 from framepool.engine.planning.errors import PlanInfeasibleError, PlanningError
 from framepool.engine.planning.inventory import Inventory
 from framepool.engine.planning.options import PlannerOptions
 from framepool.engine.planning.plan import Demand, Plan
 from framepool.engine.planning.program import ModelWants, Program, Sharing
-from framepool.engine.planning.search import SearchLimits, SearchResult, maximise, settle, settling_price
+from framepool.engine.planning.queueing import Queueing
+from framepool.engine.planning.search import SearchLimits, SearchResult, class_prices, maximise, settle, settling_price
 from framepool.engine.planning.spare import with_spare
 from framepool.engine.planning.templates import (
     TemplateSet,
@@ -37,12 +39,15 @@ def solve(
     demands: Sequence[Demand],
     options: PlannerOptions,
     expected_fps: Mapping[str, float] | None = None,
+    queueing: Queueing | None = None,
 ) -> Plan:
     """The plan of greatest z (up to `options.enough`), best latency among equals.
 
     `profiles` is keyed by model name. `expected_fps` overrides the rates at which batches are taken to build. With
-    no demands the plan is empty and its objective infinite. Raises PlanInfeasibleError when some demand's SLO can't be
-    met by any pipeline, however little load there is; a plan of z < 1 is returned, not raised.
+    `queueing` only capacity that can be used counts; objective and bound of the plan are then those of z times what can
+    be used, its rates and capacities whole as ever. With no demands the plan is empty and its objective infinite.
+    Raises PlanInfeasibleError when some demand's SLO can't be met by any pipeline, however little load there is; a
+    plan of z < 1 is returned, not raised.
     """
     began = time.perf_counter()
     merged = _checked(profiles, inventory, demands, options)
@@ -51,20 +56,22 @@ def solve(
     if expected_fps is None:
         expected_fps = expected_rates(profiles, inventory, merged, options)
     sets = _template_sets(profiles, inventory, merged, options, expected_fps)
-    program = _program(sets, merged, (), inventory, options)
+    program = whole = _program(sets, merged, (), inventory, options)
+    if queueing is not None:
+        program = _program([_usable(s, queueing) for s in sets], merged, (), inventory, options)
     limits = SearchLimits(gap=options.gap, time_limit_s=options.time_limit_s, z_cap=options.enough)
-    found = maximise(program, limits)
+    found = _best_chains(program) if options.chains else maximise(program, limits)
     if found is None:
         raise PlanningError(
             f"no plan for {len(merged)} demands was found in time_limit_s = {options.time_limit_s:g} s; raise it"
         )
-    if options.tie_break:
+    if options.tie_break and not options.chains:
         found = settle(program, found, limits)
-    if options.use_spare:
+    if options.use_spare and not options.chains:
         counts = with_spare(program, found.counts, settling_price(program))
         z = program.objective(counts)
         found = SearchResult(counts, z, max(found.bound, z))
-    pipelines = pipelines_of(profiles, inventory, program, sets, found)
+    pipelines = pipelines_of(profiles, inventory, whole, sets, found)
     return Plan(
         pipelines=pipelines,
         demands=tuple(merged),
@@ -72,7 +79,24 @@ def solve(
         bound=found.bound,
         gap=(found.bound - found.objective) / found.objective if found.objective > 0 else math.inf,
         solve_s=time.perf_counter() - began,
+        prices={c.name: price for c, price in zip(inventory.classes, class_prices(program), strict=True) if price},
     )
+
+
+def _usable(templates: TemplateSet, queueing: Queueing) -> TemplateSet:
+    """The same templates with rates that can be used."""
+    return replace(templates, rate_fps=templates.rate_fps * queueing.share(templates)[:, None])
+
+
+def _best_chains(program: Program) -> SearchResult:
+    counts = allot(program, chains=True)
+    if counts is None:
+        raise PlanningError(
+            f"plans of one chain a model are found for one SLO a model and up to {MOST_CELLS} combinations of devices",
+            field="policy",
+        )
+    z = program.objective(counts)
+    return SearchResult(counts, z, z)
 
 
 def most_fps(

@@ -12,7 +12,8 @@ class Hop:
     """One stage of a batch's route. The worker may start within [earliest_ns, latest_ns] and refuses outside it.
 
     `start_ns`/`end_ns` are the reserved (predicted) times: workers order their queue by `start_ns`. earliest_ns may
-    lie before start_ns: a worker never idles when work is ready.
+    lie before start_ns: a worker never idles when work is ready. `input_ns`, where it is not 0: the transfer of the
+    stage's input is reserved to end then, and begins no earlier than that takes.
     """
 
     stage: int
@@ -21,6 +22,7 @@ class Hop:
     latest_ns: int
     start_ns: int
     end_ns: int
+    input_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

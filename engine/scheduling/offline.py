@@ -7,7 +7,6 @@ waits. It is never dropped for time; a batch that is lost goes back to the front
 from __future__ import annotations
 
 from framepool.engine.scheduling.options import FAR_FUTURE_NS
-from framepool.engine.scheduling.reservation import probe
 from framepool.engine.scheduling.routes import Lane
 from framepool.engine.scheduling.state import SchedulerState
 
@@ -25,5 +24,5 @@ def pump_offline(state: SchedulerState, lane: Lane, now_ns: int) -> None:
             and all(pool.idle_worker(now_ns) is not None for pool in route.pools)
         ):
             size = 1 if courteous else min(len(waiting.items), route.batch)
-            probe(route, size, now_ns)
+            state.reservations.probe(route, size, now_ns)
             state.send(route, waiting.take(0, size), now_ns, latest_end_ns=FAR_FUTURE_NS)

@@ -40,6 +40,11 @@ class SchedulerOptions:
     worker's report to its next batch (about 1 ms), short enough that waiting frames stay here, where order, fairness
     and drops are decided. None: reserve as far ahead as deadlines allow (PPipe)."""
 
+    queue_between: bool = False
+    """True: queueing for later stages is no reason to hold a batch back. With nothing between two busy stages each
+    stands idle for the other at times, which costs some plans a tenth of their load. False: nobody's frames fill the
+    queue of a slow later stage, so shedding stays fair."""
+
     hold_to_fill: bool = False
     """True: wait for a batch to fill as long as its head's deadline allows, even beside an idle worker (PPipe).
     False: an idle route takes what waits."""
@@ -107,10 +112,10 @@ class SchedulerOptions:
 
     @classmethod
     def late(cls) -> SchedulerOptions:
-        """`published`, but committing late: a batch is sent when it would start at once, not reserved ahead, and a
+        """`published`, but committing late: a batch is sent when its first worker takes it at once, not before, and a
         frame is given up at its first look only while others press behind it. Until then frames wait where they can
         still be put on a better route or into a fuller batch."""
-        return replace(cls.published(), commit_ahead_ns=0, first_look=FirstLook.PRESSED)
+        return replace(cls.published(), commit_ahead_ns=0, queue_between=True, first_look=FirstLook.PRESSED)
 
     @classmethod
     def published(cls) -> SchedulerOptions:

@@ -8,7 +8,7 @@ route can serve in time is dropped at once, and so is, at its first look, one th
 a full batch waits (see FirstLook), except that workers that are down may come back: then it waits while it has hope.
 
 `commit_ahead_ns` keeps frames here until their batch would hardly queue: sent frames can't be reordered, shed or
-given to another worker that turns out quicker.
+given to another worker that turns out quicker. `queue_between` counts only the queue for the first worker.
 
 Source: PPipe (USENIX ATC 2025), data plane. Ours: commit_ahead, the choice of another pipeline when the least delayed
 one can't serve the head, frames kept for workers that are down, learned latencies.
@@ -21,7 +21,6 @@ from framepool.engine.scheduling.events import DropReason
 from framepool.engine.scheduling.ledger import Entry
 from framepool.engine.scheduling.offline import pump_offline
 from framepool.engine.scheduling.options import FAR_FUTURE_NS, FirstLook
-from framepool.engine.scheduling.reservation import largest_in_time, probe
 from framepool.engine.scheduling.routes import Lane, Route
 from framepool.engine.scheduling.shedding import shed
 from framepool.engine.scheduling.state import SchedulerState
@@ -32,6 +31,8 @@ class PPipePolicy:
 
     def __init__(self, state: SchedulerState) -> None:
         self._state = state
+        self._probe = state.reservations.probe
+        self._largest = state.reservations.largest_in_time
 
     def enqueue(self, lane: Lane, entry: Entry, now_ns: int) -> None:
         lane.live.add(entry)
@@ -77,7 +78,7 @@ class PPipePolicy:
         probed = size = best.batch
         if full_end_ns > by_ns:
             probed = 0
-            size = largest_in_time(best, best.batch - 1, by_ns, now_ns)
+            size = self._largest(best, best.batch - 1, by_ns, now_ns)
             if not size:
                 other = self._any_in_time(usable, best, by_ns, now_ns)
                 if other is not None:
@@ -96,11 +97,11 @@ class PPipePolicy:
         most, size = size, min(size, len(waiting) - first)
         if size < most and options.hold_to_fill:
             probed = size + 1
-            spare_ns = by_ns - probe(best, probed, now_ns)
+            spare_ns = by_ns - self._probe(best, probed, now_ns)
             if spare_ns > 0:
                 lane.wake_ns = min(lane.wake_ns, now_ns + spare_ns)
                 return False
-        end_ns = full_end_ns if probed == size else probe(best, size, now_ns)
+        end_ns = full_end_ns if probed == size else self._probe(best, size, now_ns)
         if self._send_or_wait(lane, best, first, size, by_ns, end_ns, now_ns):
             return True
         return len(usable) > 1 and self._serve_fresher(lane, usable, best, now_ns)
@@ -112,14 +113,14 @@ class PPipePolicy:
         published, queueing alone decides; all pipelines of a plan were made for one SLO there.)
         """
         best = usable[0]
-        best_end_ns = probe(best, best.batch, now_ns)
+        best_end_ns = self._probe(best, best.batch, now_ns)
         if len(usable) == 1:
             return best, best_end_ns
         published = self._state.options.first_look is FirstLook.PUBLISHED
         least_ns = best_end_ns - best.pure_ns[best.batch]
         best_late = best_end_ns > by_ns and not published
         for route in usable[1:]:
-            end_ns = probe(route, route.batch, now_ns)
+            end_ns = self._probe(route, route.batch, now_ns)
             delayed_ns = end_ns - route.pure_ns[route.batch]
             late = end_ns > by_ns and not published
             if late < best_late or (late == best_late and delayed_ns < least_ns):
@@ -133,7 +134,10 @@ class PPipePolicy:
         they would queue longer than they should, sets the wake."""
         options = self._state.options
         if options.commit_ahead_ns is not None:
-            wait_ns = end_ns - now_ns - route.pure_ns[size] - options.commit_ahead_ns
+            queued_ns = end_ns - route.pure_ns[size] - now_ns
+            if options.queue_between:
+                queued_ns = route.pick_start_ns[0] - route.transfer_ns[0] * size - now_ns
+            wait_ns = queued_ns - options.commit_ahead_ns
             if wait_ns > 0:
                 lane.wake_ns = min(lane.wake_ns, now_ns + wait_ns)
                 return False
@@ -149,12 +153,12 @@ class PPipePolicy:
         for route in usable:
             if route is waited_for:
                 continue
-            end_ns = probe(route, route.batch, now_ns)
+            end_ns = self._probe(route, route.batch, now_ns)
             first = lane.live.first_from(end_ns + reserve_ns)
             size = min(route.batch, len(waiting) - first)
             if size > 0:
                 if size < route.batch:
-                    end_ns = probe(route, size, now_ns)
+                    end_ns = self._probe(route, size, now_ns)
                 by_ns = waiting[first][0] - reserve_ns
                 if self._send_or_wait(lane, route, first, size, by_ns, end_ns, now_ns):
                     return True
@@ -170,13 +174,13 @@ class PPipePolicy:
         if first_look is FirstLook.PRESSED and (len(lane.live.items) < route.batch or lane.has_down):
             return True
         full = max(1, round(self._state.options.full_batch_fraction * route.batch))
-        return full < route.batch and probe(route, full, now_ns) <= by_ns
+        return full < route.batch and self._probe(route, full, now_ns) <= by_ns
 
     def _any_in_time(self, usable: list[Route], tried: Route, by_ns: int, now_ns: int) -> tuple[Route, int] | None:
         """Another route that serves the head in time, with its largest batch."""
         for route in usable:
             if route is not tried:
-                size = largest_in_time(route, route.batch, by_ns, now_ns)
+                size = self._largest(route, route.batch, by_ns, now_ns)
                 if size:
                     return route, size
         return None
@@ -185,12 +189,12 @@ class PPipePolicy:
         """Passes over heads that hope for a worker: the first frame that a route serves now; sets the wake."""
         reserve_ns = self._state.options.publish_reserve_ns
         lane.wake_ns = min(lane.wake_ns, lane.live.items[0][0] - reserve_ns - lane.least_ns + 1)
-        route = min(usable, key=lambda route: probe(route, 1, now_ns))
-        first = lane.live.first_from(probe(route, 1, now_ns) + reserve_ns)
+        route = min(usable, key=lambda route: self._probe(route, 1, now_ns))
+        first = lane.live.first_from(self._probe(route, 1, now_ns) + reserve_ns)
         if first == len(lane.live.items):
             return None
         by_ns = lane.live.items[first][0] - reserve_ns
-        return route, largest_in_time(route, route.batch, by_ns, now_ns), first
+        return route, self._largest(route, route.batch, by_ns, now_ns), first
 
     def _may_be_served_later(self, lane: Lane, head: Entry, now_ns: int) -> bool:
         """A worker that is down could still serve it if it came back this moment."""

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from framepool.engine.errors import ConfigError
 from framepool.engine.scheduling.core import Scheduler
+from framepool.engine.scheduling.framepool import FramepoolPolicy
 from framepool.engine.scheduling.options import SchedulerOptions
 from framepool.engine.scheduling.policy import Policy
 from framepool.engine.scheduling.ppipe import PPipePolicy
@@ -15,6 +16,7 @@ from framepool.engine.scheduling.state import SchedulerState
 
 POLICIES: MappingProxyType[str, Callable[[SchedulerState], Policy]] = MappingProxyType(
     {
+        "framepool": FramepoolPolicy,
         "ppipe": PPipePolicy,
         "reactive": ReactivePolicy,
     }

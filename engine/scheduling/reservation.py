@@ -20,93 +20,94 @@ from framepool.engine.scheduling.routes import Route
 from framepool.engine.scheduling.workers import Link, Worker
 
 
-def probe(route: Route, size: int, now_ns: int) -> int:
-    """The predicted end (ns) of a batch of `size` sent now; fills the route's picks. The route must be usable."""
-    ready_ns = now_ns
-    source: Link | None = None
-    for stage, pool in enumerate(route.pools):
-        moved_ns = route.transfer_ns[stage] * size
-        workers = pool.workers
-        best: Worker | None = None
-        best_start_ns = FAR_FUTURE_NS
-        best_input_ns = ready_ns
-        if moved_ns:
-            sent_ns = ready_ns if source is None or source.up_free_ns < ready_ns else source.up_free_ns
-            bound_ns = ready_ns if source in pool.links else sent_ns + moved_ns
-            for busy_ns, index in pool.order:
-                if busy_ns >= best_start_ns:
-                    break
-                worker = workers[index]
-                if busy_ns < now_ns and worker.bookings:
-                    busy_ns = now_ns + now_ns - busy_ns
-                link = worker.link
-                if link is source:
-                    input_ns = ready_ns
-                elif link is not None and link.down_free_ns > sent_ns:
-                    input_ns = link.down_free_ns + moved_ns
-                else:
-                    input_ns = sent_ns + moved_ns
-                start_ns = input_ns if input_ns > busy_ns else busy_ns
-                if start_ns < best_start_ns:
-                    best, best_start_ns, best_input_ns = worker, start_ns, input_ns
-                    if start_ns <= bound_ns:
+class Reservations:
+    """Horizons: of each worker and each link end only the time is known until which it is spoken for."""
+
+    def probe(self, route: Route, size: int, now_ns: int) -> int:
+        """The predicted end (ns) of a batch of `size` sent now; fills the route's picks. The route must be usable."""
+        ready_ns = now_ns
+        source: Link | None = None
+        for stage, pool in enumerate(route.pools):
+            moved_ns = route.transfer_ns[stage] * size
+            workers = pool.workers
+            best: Worker | None = None
+            best_start_ns = FAR_FUTURE_NS
+            best_input_ns = ready_ns
+            if moved_ns:
+                sent_ns = ready_ns if source is None or source.up_free_ns < ready_ns else source.up_free_ns
+                bound_ns = ready_ns if source in pool.links else sent_ns + moved_ns
+                for busy_ns, index in pool.order:
+                    if busy_ns >= best_start_ns:
                         break
-        else:
-            for busy_ns, index in pool.order:
-                if busy_ns >= best_start_ns:
-                    break
-                worker = workers[index]
-                if busy_ns < now_ns and worker.bookings:  # overdue: expect it to need as long again
-                    busy_ns = now_ns + now_ns - busy_ns
-                start_ns = ready_ns if ready_ns > busy_ns else busy_ns
-                if start_ns < best_start_ns:
-                    best, best_start_ns = worker, start_ns
-                    if start_ns == ready_ns:
+                    worker = workers[index]
+                    if busy_ns < now_ns and worker.bookings:
+                        busy_ns = now_ns + now_ns - busy_ns
+                    link = worker.link
+                    if link is source:
+                        input_ns = ready_ns
+                    elif link is not None and link.down_free_ns > sent_ns:
+                        input_ns = link.down_free_ns + moved_ns
+                    else:
+                        input_ns = sent_ns + moved_ns
+                    start_ns = input_ns if input_ns > busy_ns else busy_ns
+                    if start_ns < best_start_ns:
+                        best, best_start_ns, best_input_ns = worker, start_ns, input_ns
+                        if start_ns <= bound_ns:
+                            break
+            else:
+                for busy_ns, index in pool.order:
+                    if busy_ns >= best_start_ns:
                         break
-        if best is None:
-            return FAR_FUTURE_NS
-        route.picks[stage] = best
-        route.pick_ready_ns[stage] = best_input_ns
-        route.pick_start_ns[stage] = best_start_ns
-        source = best.link
-        ready_ns = best_start_ns + pool.latency_ns[size]
-    return ready_ns
+                    worker = workers[index]
+                    if busy_ns < now_ns and worker.bookings:  # overdue: expect it to need as long again
+                        busy_ns = now_ns + now_ns - busy_ns
+                    start_ns = ready_ns if ready_ns > busy_ns else busy_ns
+                    if start_ns < best_start_ns:
+                        best, best_start_ns = worker, start_ns
+                        if start_ns == ready_ns:
+                            break
+            if best is None:
+                return FAR_FUTURE_NS
+            route.picks[stage] = best
+            route.pick_ready_ns[stage] = best_input_ns
+            route.pick_start_ns[stage] = best_start_ns
+            source = best.link
+            ready_ns = best_start_ns + pool.latency_ns[size]
+        return ready_ns
 
+    def largest_in_time(self, route: Route, most: int, by_ns: int, now_ns: int) -> int:
+        """The largest batch of at most `most` that would end by `by_ns`, or 0. Leaves some probe's picks behind."""
+        least = 0
+        while least < most:
+            middle = (least + most + 1) // 2
+            if self.probe(route, middle, now_ns) <= by_ns:
+                least = middle
+            else:
+                most = middle - 1
+        return least
 
-def largest_in_time(route: Route, most: int, by_ns: int, now_ns: int) -> int:
-    """The largest batch of at most `most` that would end by `by_ns`, or 0. Leaves the picks of some probe behind."""
-    least = 0
-    while least < most:
-        middle = (least + most + 1) // 2
-        if probe(route, middle, now_ns) <= by_ns:
-            least = middle
-        else:
-            most = middle - 1
-    return least
+    def committed(
+        self, route: Route, size: int, batch_id: int, now_ns: int, latest_end_ns: int
+    ) -> tuple[tuple[Hop, ...], list[Worker]]:
+        """Books the picks of the route's last probe, which must have been for `size`.
 
-
-def committed(
-    route: Route, size: int, batch_id: int, now_ns: int, latest_end_ns: int
-) -> tuple[tuple[Hop, ...], list[Worker]]:
-    """Books the picks of the route's last probe, which must have been for `size`.
-
-    A hop's latest start leaves the rest of the route, by prediction, just enough time to end at `latest_end_ns`.
-    """
-    hops: list[Hop] = []
-    workers = list(route.picks)
-    source: Link | None = None
-    for stage, worker in enumerate(workers):
-        duration_ns = route.pools[stage].latency_ns[size]
-        start_ns = route.pick_start_ns[stage]
-        ready_ns = route.pick_ready_ns[stage]
-        link = worker.link
-        if link is not source and route.transfer_ns[stage]:
-            if source is not None:
-                source.up_free_ns = ready_ns
-            if link is not None:
-                link.down_free_ns = ready_ns
-        latest_ns = latest_end_ns - route.rest_ns[stage][size] if latest_end_ns < FAR_FUTURE_NS else FAR_FUTURE_NS
-        hops.append(Hop(stage, worker.id, now_ns, latest_ns, start_ns, start_ns + duration_ns))
-        worker.book(batch_id, ready_ns, start_ns, duration_ns)
-        source = link
-    return tuple(hops), workers
+        A hop's latest start leaves the rest of the route, by prediction, just enough time to end at `latest_end_ns`.
+        """
+        hops: list[Hop] = []
+        workers = list(route.picks)
+        source: Link | None = None
+        for stage, worker in enumerate(workers):
+            duration_ns = route.pools[stage].latency_ns[size]
+            start_ns = route.pick_start_ns[stage]
+            ready_ns = route.pick_ready_ns[stage]
+            link = worker.link
+            if link is not source and route.transfer_ns[stage]:
+                if source is not None:
+                    source.up_free_ns = ready_ns
+                if link is not None:
+                    link.down_free_ns = ready_ns
+            latest_ns = latest_end_ns - route.rest_ns[stage][size] if latest_end_ns < FAR_FUTURE_NS else FAR_FUTURE_NS
+            hops.append(Hop(stage, worker.id, now_ns, latest_ns, start_ns, start_ns + duration_ns))
+            worker.book(batch_id, ready_ns, start_ns, duration_ns)
+            source = link
+        return tuple(hops), workers

@@ -6,6 +6,7 @@ changes its stages; batches in flight keep the route they were sent on when the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 
 from framepool.engine.planning.plan import Pipeline, StagePlan
@@ -31,8 +32,8 @@ class Route:
     `transfer_ns[k]` is the link time per frame into stage k (entry 0: into the first worker). `rest_ns[k][b]` is the
     unhindered time of a batch of b from its start on stage k to its end on the last; `pure_ns[b]` adds the transfer
     into stage 0. `picks`, `pick_ready_ns` and `pick_start_ns` are what the last probe chose, stage by stage
-    (see reservation.py). `inflight` counts batches sent and not ended. `credit` is the turn a policy keeps when
-    it deals frames out in proportion to `rate_fps`.
+    (see reservation.py). `price` is what a frame costs (see `set_price`). `inflight` counts batches sent and not ended.
+    `credit` is the turn a policy keeps when it deals frames out in proportion to `rate_fps`.
     """
 
     __slots__ = (
@@ -47,6 +48,7 @@ class Route:
         "picks",
         "pipeline",
         "pools",
+        "price",
         "pure_ns",
         "queues",
         "rate_fps",
@@ -63,6 +65,7 @@ class Route:
         self.last_stage = len(stages) - 1
         self.rate_fps = max(pipeline.rate_fps, 0.0) or pipeline.capacity_fps
         self.inflight = 0
+        self.price = 0.0
         self.credit = 0.0
         self.pools = [Pool(self, stage.index, latency_table_ns(stage, pipeline.batch)) for stage in stages]
         self.transfer_ns = [round(stages[0].in_us * 1000.0)]
@@ -87,6 +90,13 @@ class Route:
             rest = [rest[b] + self.transfer_ns[stage] * b for b in range(self.batch + 1)]
         self.rest_ns = tables[::-1]
         self.pure_ns = rest
+
+    def set_price(self, prices: Mapping[str, float]) -> None:
+        """What a frame of a full batch costs, by prices of device time; 0.0 where there are none."""
+        self.price = sum(
+            prices.get(stage.device_class, 0.0) * stage.latency_us[-1] / stage.share / self.batch
+            for stage in self.pipeline.stages
+        )
 
     @property
     def usable(self) -> bool:

@@ -12,7 +12,7 @@ from framepool.engine.scheduling.commands import Command, Complete, Dispatch, Dr
 from framepool.engine.scheduling.events import DropReason, PlanActivated
 from framepool.engine.scheduling.ledger import Entry, Ledger
 from framepool.engine.scheduling.options import FAR_FUTURE_NS, SchedulerOptions
-from framepool.engine.scheduling.reservation import committed
+from framepool.engine.scheduling.reservation import Reservations
 from framepool.engine.scheduling.routes import Lane, Route
 from framepool.engine.scheduling.workers import Link, Worker
 
@@ -21,7 +21,8 @@ class SchedulerState:
     """All state of a scheduler. `out` collects the commands of the event being handled.
 
     `batches` are those whose frames are in flight, `abandoned` those whose frames are not any more, but of which
-    workers still run parts; both by id, in the order sent and given up.
+    workers still run parts; both by id, in the order sent and given up. `reservations`: how routes are probed and
+    booked; a policy may put its own there.
     """
 
     __slots__ = (
@@ -34,11 +35,13 @@ class SchedulerState:
         "options",
         "out",
         "plan",
+        "reservations",
         "workers",
     )
 
     def __init__(self, options: SchedulerOptions) -> None:
         self.options = options
+        self.reservations = Reservations()
         self.ledger = Ledger()
         self.lanes: dict[str, Lane] = {}
         self.workers: dict[str, Worker] = {}
@@ -75,7 +78,7 @@ class SchedulerState:
     def send(self, route: Route, entries: list[Entry], now_ns: int, *, latest_end_ns: int) -> Batch:
         """Sends `entries` (no longer queued) over the picks of the route's last probe, made for that many frames."""
         batch_id = self.new_batch_id()
-        hops, workers = committed(route, len(entries), batch_id, now_ns, latest_end_ns)
+        hops, workers = self.reservations.committed(route, len(entries), batch_id, now_ns, latest_end_ns)
         return self.launch(batch_id, route, entries, hops, workers)
 
     def new_batch_id(self) -> int:
@@ -151,6 +154,7 @@ class SchedulerState:
                     worker.link = None if link_id is None else self.link(link_id)
                     pool.enlist(worker)
             route.refresh()
+            route.set_price(event.plan.prices)
         self.plan = event.plan
         for model, lane in list(self.lanes.items()):
             lane.refresh()

@@ -17,19 +17,26 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from typing import TYPE_CHECKING
 
+from framepool.engine.scheduling.calendars import Calendar
+
 if TYPE_CHECKING:
     from framepool.engine.scheduling.routes import Route
 
 
 class Link:
-    """A network link: until when its uplink and its downlink are spoken for."""
+    """A network link: until when its uplink and its downlink are spoken for, and (`up`, `down`) for which intervals.
 
-    __slots__ = ("down_free_ns", "id", "up_free_ns")
+    Which of the two is kept depends on the policy's way to reserve.
+    """
+
+    __slots__ = ("down", "down_free_ns", "id", "up", "up_free_ns")
 
     def __init__(self, link_id: str) -> None:
         self.id = link_id
         self.up_free_ns = 0
         self.down_free_ns = 0
+        self.up = Calendar()
+        self.down = Calendar()
 
 
 class Booking:
@@ -44,7 +51,7 @@ class Booking:
 
 
 class Worker:
-    """One stage worker. `pool` is None while no active plan lists it; `bookings` by batch id, in order given."""
+    """One stage worker. `pool` is None while no active plan lists it; `bookings` by batch id, in the order they run."""
 
     __slots__ = ("bookings", "busy_ns", "free_ns", "id", "index", "link", "pool", "up")
 
@@ -59,8 +66,14 @@ class Worker:
         self.bookings: dict[int, Booking] = {}
 
     def book(self, batch_id: int, ready_ns: int, start_ns: int, duration_ns: int) -> None:
+        """A batch after those it was given, or in a gap between them."""
+        end_ns = start_ns + duration_ns
+        in_gap = end_ns < self.busy_ns and bool(self.bookings)
         self.bookings[batch_id] = Booking(ready_ns, start_ns, duration_ns)
-        self._set_busy(start_ns + duration_ns)
+        if in_gap:
+            self.bookings = dict(sorted(self.bookings.items(), key=lambda item: item[1].start_ns))
+        else:
+            self._set_busy(end_ns)
 
     def release(self, batch_id: int, end_ns: int) -> Booking | None:
         """The batch ended here at `end_ns` (run, refused or never to come); later bookings move up or back."""

@@ -7,19 +7,24 @@ server's devices, and the shares of a device, have one link, up and down.
 from __future__ import annotations
 
 from framepool.engine.planning.inventory import Inventory
-from framepool.engine.planning.plan import Plan
+from framepool.engine.planning.plan import Pipeline, Plan, StagePlan
 from framepool.engine.scheduling.events import PlanActivated
 
 
+def worker_ids(pipeline: Pipeline, stage: StagePlan) -> tuple[str, ...]:
+    """Names of a stage's workers: "pipeline/stage/number"."""
+    return tuple(f"{pipeline.id}/{stage.index}/{number}" for number in range(stage.devices))
+
+
 def activated(plan: Plan, inventory: Inventory) -> PlanActivated:
-    """`plan` with workers named "pipeline/stage/number", and links "class/server" where the class has a network."""
+    """`plan` with its workers, and links "class/server" where the class has a network."""
     workers: dict[tuple[str, int], tuple[str, ...]] = {}
     links: dict[str, str] = {}
     used: dict[str, int] = {}
     for pipeline in plan.pipelines:
         for stage in pipeline.stages:
             device_class = inventory.device_class(stage.device_class)
-            ids = tuple(f"{pipeline.id}/{stage.index}/{number}" for number in range(stage.devices))
+            ids = worker_ids(pipeline, stage)
             workers[pipeline.id, stage.index] = ids
             first = used.get(device_class.name, 0)
             used[device_class.name] = first + -(-stage.devices // stage.share)

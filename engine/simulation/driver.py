@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from framepool.engine.outcomes import OutcomeCounts
-from framepool.engine.scheduling.commands import Command, Complete, Dispatch, Drop, WakeAt
+from framepool.engine.scheduling.commands import Command, Complete, Dispatch, Drop, Hop, WakeAt
 from framepool.engine.scheduling.core import Scheduler
 from framepool.engine.scheduling.events import (
     DropReason,
@@ -34,6 +34,7 @@ from framepool.engine.scheduling.events import (
     WorkerLost,
     WorkerUp,
 )
+from framepool.engine.scheduling.options import FAR_FUTURE_NS
 from framepool.engine.simulation.arrivals import Arrival
 from framepool.engine.simulation.result import FrameRow, SimulationResult, StageRow
 from framepool.engine.simulation.service import Exact, ServiceModel
@@ -57,13 +58,15 @@ class OfflineFile:
 class SimulationOptions:
     """`report_delay_ns`: from a stage's end to the scheduler. `slots_per_stream`: frames a live stream may have open
     (0: no limit); beyond them the oldest waiting one is asked to give way, else the new one is skipped.
-    `keep_rows`: keep a row a frame and a row a stage."""
+    `keep_rows`: keep a row a frame and a row a stage. `most_missed`: the run ends once more frames than that have
+    ended and were not in time."""
 
     seed: int = 0
     service: ServiceModel = field(default_factory=Exact)
     report_delay_ns: int = 0
     slots_per_stream: int = 0
     keep_rows: bool = False
+    most_missed: int | None = None
 
 
 class _Tally:
@@ -111,6 +114,7 @@ class Simulation:
         self._frame_rows: list[FrameRow] = []
         self._stage_rows: list[StageRow] = []
         self._refused = 0
+        self._may_miss = FAR_FUTURE_NS if self.options.most_missed is None else self.options.most_missed
         self._install(plan)
         for worker_id in self._workers if workers_up else ():
             self._workers[worker_id].up = True
@@ -134,7 +138,7 @@ class Simulation:
         pending = iter(arrivals)
         arrival = next(pending, None)
         heap = self._heap
-        while heap or arrival is not None:
+        while (heap or arrival is not None) and self._may_miss >= 0:
             if arrival is not None and (not heap or (arrival[0], _ARRIVAL) < (heap[0][0], heap[0][1])):
                 if until_ns is not None and arrival[0] > until_ns:
                     break
@@ -249,7 +253,9 @@ class Simulation:
         if dropped is None:
             tally.completed += 1
             tally.in_time += in_time
+            self._may_miss -= not in_time
         else:
+            self._may_miss -= 1
             tally.dropped[dropped] = tally.dropped.get(dropped, 0) + 1
         if self.options.keep_rows:
             self._frame_rows.append(
@@ -277,7 +283,7 @@ class Simulation:
         arrived_ns = self.now_ns
         if moved_ns:
             if hop.stage == 0:
-                arrived_ns = self._links.transfer(None, target.link_id, moved_ns * len(dispatch.frames), self.now_ns)
+                arrived_ns = self._transferred(None, target, hop, moved_ns * len(dispatch.frames))
             else:
                 counts: dict[str | None, int] = {}
                 for frame_id in dispatch.frames:
@@ -287,6 +293,10 @@ class Simulation:
                     at_ns = self._links.transfer(source, target.link_id, moved_ns * count, self.now_ns)
                     arrived_ns = max(arrived_ns, at_ns)
         self._deliver(job, target, arrived_ns)
+
+    def _transferred(self, source: str | None, target: SimWorker, hop: Hop, moved_ns: int) -> int:
+        reserved_ns = hop.input_ns - moved_ns if hop.input_ns else None
+        return self._links.transfer(source, target.link_id, moved_ns, self.now_ns, reserved_ns)
 
     def _deliver(self, job: Job, target: SimWorker, arrived_ns: int) -> None:
         if not target.up:
@@ -350,7 +360,7 @@ class Simulation:
         if job.go_on():
             target = self._workers[job.hop.worker_id]
             moved_ns = self._transfer_ns[dispatch.pipeline_id, job.hop.stage] * len(dispatch.frames)
-            self._deliver(job, target, self._links.transfer(worker.link_id, target.link_id, moved_ns, self.now_ns))
+            self._deliver(job, target, self._transferred(worker.link_id, target, job.hop, moved_ns))
         elif (dispatch.pipeline_id, hop.stage + 1) in self._latency_ns:
             for frame_id in dispatch.frames:
                 if frame_id in self._open:

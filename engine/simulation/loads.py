@@ -6,8 +6,9 @@ Attainment falls as load grows, but for noise of the seeds, so the largest load 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from framepool.engine.outcomes import NS_PER_S
 from framepool.engine.planning.inventory import Inventory
@@ -23,12 +24,26 @@ from framepool.engine.simulation.service import Exact, ServiceModel
 USUAL_SHARE = 0.95
 """Of its capacity, what a plan carries as a rule: where the search begins."""
 
+ASSIGNED_CAMERAS_CV, RANDOM_CAMERAS_CV = 0.1, 0.5
+"""Spread of the gaps between frames of many cameras: with phases assigned there is next to none; with random ones it
+is that of chance within a period, but no period brings more than another."""
+
 
 @dataclass(frozen=True, slots=True)
 class Load:
     """What arrives: "poisson", "gamma:CV", "cameras:FPS" (phases assigned) or "cameras:FPS:random" (phases by seed)."""
 
     kind: str = "poisson"
+
+    @property
+    def gap_cv(self) -> float:
+        """Coefficient of variation of the gaps between frames of all streams together, roughly."""
+        name, _, setting = self.kind.partition(":")
+        if name == "gamma":
+            return float(setting)
+        if name == "cameras":
+            return RANDOM_CAMERAS_CV if setting.endswith(":random") else ASSIGNED_CAMERAS_CV
+        return 1.0
 
     def arrivals(
         self,
@@ -80,38 +95,65 @@ class Trial:
     service: ServiceModel = field(default_factory=Exact)
     attainment: float = 0.99
 
-    def run(self, plan: Plan, inventory: Inventory, demand: Demand, rate_fps: float, seed: int) -> SimulationResult:
-        """One run of one model's pipelines alone, at `rate_fps`."""
-        mine = Plan(plan.of_model(demand.model), (demand,), 1.0, 1.0, 0.0, 0.0)
+    def run(
+        self,
+        plan: Plan,
+        inventory: Inventory,
+        demand: Demand,
+        rate_fps: float,
+        seed: int,
+        *,
+        arrivals: Sequence[Arrival] | None = None,
+        most_missed: int | None = None,
+    ) -> SimulationResult:
+        """One run of one model's pipelines alone, at `rate_fps` or with the `arrivals` made for it; given up once more
+        than `most_missed` frames are not in time."""
+        mine = replace(plan, pipelines=plan.of_model(demand.model), demands=(demand,))
         simulation = Simulation(
             make_scheduler(self.policy, self.options),
             activated(mine, inventory),
-            SimulationOptions(seed=seed, service=self.service),
+            SimulationOptions(seed=seed, service=self.service, most_missed=most_missed),
         )
-        return simulation.run(self.load.arrivals(demand, rate_fps, seed=seed, seconds=self.seconds))
+        if arrivals is None:
+            return simulation.run(self.load.arrivals(demand, rate_fps, seed=seed, seconds=self.seconds))
+        return simulation.run(arrivals)
 
     def holds(self, plan: Plan, inventory: Inventory, demand: Demand, rate_fps: float) -> bool:
-        """Whether enough frames are in time, over all seeds together."""
-        in_time = ended = 0
-        for seed in self.seeds:
-            totals = self.run(plan, inventory, demand, rate_fps, seed).totals
-            in_time += totals.in_time
-            ended += totals.ended
-        return in_time >= self.attainment * ended
+        """Whether enough frames are in time, over all seeds together. Stops at the frame that settles it."""
+        every = [list(self.load.arrivals(demand, rate_fps, seed=seed, seconds=self.seconds)) for seed in self.seeds]
+        frames = sum(map(len, every))
+        may_miss = frames - math.ceil(self.attainment * frames - 1e-9)
+        for seed, arrivals in zip(self.seeds, every, strict=True):
+            result = self.run(plan, inventory, demand, rate_fps, seed, arrivals=arrivals, most_missed=may_miss)
+            may_miss -= result.totals.ended - result.totals.in_time
+            if may_miss < 0:
+                return False
+        return True
 
     def largest_factor(
-        self, plan: Plan, inventory: Inventory, demand: Demand, planned_fps: float, *, grid: float, most: float = 1.0
+        self,
+        plan: Plan,
+        inventory: Inventory,
+        demand: Demand,
+        planned_fps: float,
+        *,
+        grid: float,
+        most: float = 1.0,
+        guess: float | None = None,
     ) -> float:
-        """The largest load factor on the grid, up to `most`, at which `planned_fps` times it holds; 0.0 for none."""
+        """The largest load factor on the grid, up to `most`, at which `planned_fps` times it holds; 0.0 for none.
+
+        Looked for from `guess` on (default: a usual share of what the pipelines carry).
+        """
         mine = plan.of_model(demand.model)
         if not mine:
             return 0.0
-        steps = round(most / grid)
-        capacity_fps = sum(pipeline.capacity_fps for pipeline in mine)
+        if guess is None:
+            guess = USUAL_SHARE * sum(pipeline.capacity_fps for pipeline in mine) / planned_fps
         found = largest(
             lambda step: self.holds(plan, inventory, demand, planned_fps * step * grid),
-            steps,
-            guess=round(USUAL_SHARE * capacity_fps / planned_fps / grid),
+            round(most / grid),
+            guess=round(guess / grid),
         )
         return found * grid
 

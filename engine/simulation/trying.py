@@ -12,7 +12,7 @@ from framepool.engine.planning.plan import Demand, Plan
 from framepool.engine.scheduling.options import SchedulerOptions
 from framepool.engine.scheduling.registry import make_scheduler
 from framepool.engine.simulation.arrivals import Arrival, Source, merged, trace
-from framepool.engine.simulation.cluster import activated
+from framepool.engine.simulation.cluster import activated, worker_ids
 from framepool.engine.simulation.driver import Simulation, SimulationOptions
 from framepool.engine.simulation.loads import Load
 from framepool.engine.simulation.service import Exact, LognormalJitter
@@ -88,7 +88,7 @@ def try_plan(
         models.append(
             ModelOutcome(demand.model, ended / seconds, share, goodput_fps(in_time, elapsed_ns), late, dropped)
         )
-    return PlanOutcome(tuple(models), _utilisation(plan, event.workers, result.busy_ns, elapsed_ns))
+    return PlanOutcome(tuple(models), utilisation(plan, result.busy_ns, seconds))
 
 
 def _stretched(
@@ -103,15 +103,14 @@ def _stretched(
     return trace(source, wanted, ids, speed=speed)
 
 
-def _utilisation(
-    plan: Plan, workers: Mapping[tuple[str, int], tuple[str, ...]], busy_ns: Mapping[str, int], elapsed_ns: int
-) -> dict[str, float]:
+def utilisation(plan: Plan, busy_ns: Mapping[str, int], seconds: float) -> dict[str, float]:
+    """By class: the share of the time that the plan's devices were busy, from the busy times of its workers."""
     busy: dict[str, float] = {}
     devices: dict[str, float] = {}
     for pipeline in plan.pipelines:
         for stage in pipeline.stages:
-            mine = workers[pipeline.id, stage.index]
             name = stage.device_class
-            busy[name] = busy.get(name, 0.0) + sum(busy_ns[worker] for worker in mine) / stage.share
-            devices[name] = devices.get(name, 0.0) + len(mine) / stage.share
-    return {name: busy[name] / devices[name] / elapsed_ns for name in busy}
+            mine = sum(busy_ns[worker] for worker in worker_ids(pipeline, stage))
+            busy[name] = busy.get(name, 0.0) + mine / stage.share
+            devices[name] = devices.get(name, 0.0) + stage.devices / stage.share
+    return {name: busy[name] / devices[name] / (seconds * NS_PER_S) for name in busy}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 
+from framepool.engine.scheduling.calendars import Calendar, common_gap
 from framepool.engine.scheduling.commands import Dispatch, Hop
 
 
@@ -56,26 +57,33 @@ class SimWorker:
 
 
 class SimLinks:
-    """Both ends of every link, each free from a time on."""
+    """Both ends of every link. Transfers go in the order asked for, or, where a time was reserved, at that time."""
 
-    __slots__ = ("_down_free_ns", "_up_free_ns")
+    __slots__ = ("_down", "_up")
 
     def __init__(self) -> None:
-        self._up_free_ns: dict[str, int] = {}
-        self._down_free_ns: dict[str, int] = {}
+        self._up: dict[str, Calendar] = {}
+        self._down: dict[str, Calendar] = {}
 
-    def transfer(self, source: str | None, target: str | None, moved_ns: int, now_ns: int) -> int:
-        """When a transfer that occupies both ends for `moved_ns` arrives; now, on one link or in shared memory."""
+    def transfer(
+        self, source: str | None, target: str | None, moved_ns: int, now_ns: int, reserved_ns: int | None = None
+    ) -> int:
+        """When a transfer that occupies both ends for `moved_ns` arrives; now, on one link or in shared memory.
+
+        One with a reserved start begins in the first gap from then on, one without behind all others.
+        """
         if not moved_ns or source == target:
             return now_ns
+        up = None if source is None else self._up.setdefault(source, Calendar())
+        down = None if target is None else self._down.setdefault(target, Calendar())
         begin_ns = now_ns
-        if source is not None:
-            begin_ns = max(begin_ns, self._up_free_ns.get(source, 0))
-        if target is not None:
-            begin_ns = max(begin_ns, self._down_free_ns.get(target, 0))
-        arrived_ns = begin_ns + moved_ns
-        if source is not None:
-            self._up_free_ns[source] = arrived_ns
-        if target is not None:
-            self._down_free_ns[target] = arrived_ns
-        return arrived_ns
+        if reserved_ns is not None:
+            begin_ns = common_gap(up, down, max(now_ns, reserved_ns), moved_ns)
+        else:
+            for end in (up, down):
+                if end is not None and end.taken:
+                    begin_ns = max(begin_ns, end.taken[-1][1])
+        for end in (up, down):
+            if end is not None:
+                end.take(begin_ns, begin_ns + moved_ns, now_ns)
+        return begin_ns + moved_ns

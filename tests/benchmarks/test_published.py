@@ -97,14 +97,16 @@ def test_an_import_can_be_planned_and_simulated_from(artifact: Path, tmp_path: P
     assert plan.objective == pytest.approx(1000 / 3)
 
 
-@pytest.mark.parametrize("algorithm", ["np", "ppipe", "ppipe-best", "framepool"])
+@pytest.mark.parametrize(
+    "algorithm", ["np", "ppipe", "reactive", "np-best", "dart-r-best", "ppipe-best", "framepool", "+policy"]
+)
 def test_a_case_is_judged(artifact: Path, algorithm: str, tmp_path: Path) -> None:
     setting = Setting("maf19", seconds=2.0, grid=0.1, algorithms=(algorithm,))
     rows = judged(artifact, setting, 0, algorithm)
     assert [row.model for row in rows] == ["one", "two"]
-    if algorithm in ("np", "ppipe"):  # two quick GPUs each, with room for 5 services of queueing
+    if algorithm in ("np", "ppipe", "reactive", "+policy"):  # two quick GPUs each, with room for 5 services of queueing
         assert all(0.5 <= row.load_factor <= 1.0 for row in rows)
-    else:  # the slow ones come in
+    elif algorithm != "dart-r-best":  # the slow ones come in
         assert all(row.load_factor > 1.2 for row in rows)
     write(rows, setting, tmp_path / "tables")
     kept = json.loads((tmp_path / "tables" / "study.json").read_text())
@@ -113,7 +115,9 @@ def test_a_case_is_judged(artifact: Path, algorithm: str, tmp_path: Path) -> Non
 
 
 def row(case: str, cluster: str, algorithm: str, model: str, rate: float) -> Row:
-    return Row("maf19", case, cluster, algorithm, model, "poisson", 0.0, "1", 0.4, 100.0, rate / 100, rate, 0.1)
+    weight = {"m": 1.0, "n": 0.5}[model]
+    how = (model, "poisson", 0.0, "1", 0.4)
+    return Row("maf19", case, cluster, algorithm, *how, 100.0, rate / 100, rate, rate / weight, "", 0.1, 20.0)
 
 
 def test_a_summary_is_of_means_over_cases_of_means_over_models() -> None:
@@ -128,7 +132,8 @@ def test_a_summary_is_of_means_over_cases_of_means_over_models() -> None:
     assert lines["all", "framepool"].ratio == pytest.approx((1.6 + 1.0) / 2)
     assert lines["all", "framepool"].least_ratio == pytest.approx(1.0)
     assert lines["all", "ppipe"].ratio == 1.0
-    assert lines["A", "framepool"].together == pytest.approx(1.0 / 0.5)  # what the weakest model carries
+    assert lines["A", "framepool"].together == pytest.approx(120 / 100)  # m binds both: 50 a weight of 0.5 is 100
+    assert lines["all", "framepool"].least_together == pytest.approx(1.0)
 
 
 @needs_data

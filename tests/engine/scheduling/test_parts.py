@@ -11,7 +11,7 @@ from framepool.engine.scheduling.events import Frame
 from framepool.engine.scheduling.ledger import Entry
 from framepool.engine.scheduling.options import SchedulerOptions
 from framepool.engine.scheduling.registry import make_scheduler
-from framepool.engine.scheduling.reservation import largest_in_time, probe
+from framepool.engine.scheduling.reservation import Reservations
 from framepool.engine.scheduling.routes import Route, latency_table_ns
 from framepool.engine.scheduling.waiting import WaitingCounts, WaitingQueue
 from framepool.engine.scheduling.workers import Worker
@@ -94,12 +94,12 @@ class TestProbe:
             worker.book(number, 0, 0, until_ns)
             if until_ns <= now_ns:
                 worker.release(number, until_ns)
-        assert probe(route, 1, now_ns) == max(min(busy_ns), now_ns) + 1_000_000
+        assert Reservations().probe(route, 1, now_ns) == max(min(busy_ns), now_ns) + 1_000_000
 
     @given(st.integers(0, 12_000_000))
     def test_largest_in_time_is_the_largest(self, by_ns):
         route = self.route(1, 8)
-        assert largest_in_time(route, 8, by_ns, 0) == min(8, by_ns // 1_000_000)
+        assert Reservations().largest_in_time(route, 8, by_ns, 0) == min(8, by_ns // 1_000_000)
 
 
 def test_a_bigger_batch_never_counts_as_quicker():
