@@ -40,7 +40,7 @@ def stages_of(placed: PlacedPlan) -> set[tuple[str, ...]]:
     return {tuple(stage.device_class for stage in pipeline.stages) for pipeline in placed.plan.pipelines}
 
 
-@pytest.mark.parametrize("policy", ["ppipe", "reactive"])
+@pytest.mark.parametrize("policy", ["framepool", "ppipe", "reactive"])
 def test_two_stages_on_onnxruntime_are_bit_exact(state_dir: Path, policy: str) -> None:
     """Live, two streams whose frames share batches: every box, class and score as one session gives it."""
     with rig.engine(state_dir, rig.onnxruntime_pair(), planner=SPLIT, scheduler={"policy": policy}) as engine:

@@ -85,7 +85,7 @@ class Desk:
 MakeDesk = Callable[..., Desk]
 
 
-@pytest.fixture(params=["ppipe", "reactive"])
+@pytest.fixture(params=["framepool", "ppipe", "reactive"])
 def policy(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

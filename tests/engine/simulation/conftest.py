@@ -14,7 +14,7 @@ from framepool.engine.scheduling.validation import validate_state
 from framepool.engine.simulation.driver import Simulation, SimulationOptions
 
 
-@pytest.fixture(params=["ppipe", "reactive"])
+@pytest.fixture(params=["framepool", "ppipe", "reactive"])
 def policy(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
