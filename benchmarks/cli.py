@@ -14,7 +14,7 @@ from framepool.engine.cli.output import print_table
 
 app = typer.Typer(help="Measurements: import-ppipe, study.", no_args_is_help=True)
 
-Kind = Literal["maf19", "maf21", "ablation"]
+Kind = Literal["maf19", "maf21", "ablation", "scaling"]
 DataOption = Annotated[
     Path | None, typer.Option("--data", help="Data folder of PPipe's artifact.", envvar=DATA_VARIABLE)
 ]
@@ -46,7 +46,10 @@ def study(
     first: Annotated[int, typer.Option("--first", min=0, help="Only so many cases; 0: all.")] = 0,
     workers: Annotated[int, typer.Option("--workers", min=0, help="Processes; 0: one a core.")] = 0,
 ) -> None:
-    """Compare who carries most at 99 % attainment, on the paper's own data."""
+    """Compare who carries most at 99 % attainment, on the paper's own data; scaling: time to plan and to decide."""
+    if kind == "scaling":
+        _scaling(_checked(data or Path()), out)
+        return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -86,6 +89,45 @@ def study(
     typer.echo(f"{kind}, {arrivals}, jitter {jitter:g}, {seconds:g} s, seeds {seeds}: tables and report.html in {out}")
     if not plotted:
         typer.echo("no plots: pip install 'framepool[bench]'", err=True)
+
+
+def _scaling(folder: Path, out: Path) -> None:
+    from rich.console import Console
+
+    from framepool.benchmarks import scaling
+    from framepool.benchmarks.published import PublishedData
+
+    console = Console(stderr=True)
+    with console.status("planning") as status:
+        plans = []
+        for row in scaling.planning(PublishedData(folder)):
+            plans.append(row)
+            status.update(f"planning: {len(plans)} of {len(scaling.CLUSTERS)}")
+        decisions = []
+        for policy in scaling.POLICIES:
+            for workers in scaling.WORKERS:
+                status.update(f"deciding: {policy}, {workers} workers")
+                decisions.append(scaling.deciding(policy, workers))
+    scaling.write(plans, out / "planning.csv")
+    scaling.write(decisions, out / "deciding.csv")
+    print_table(
+        ("CLASSES", "GPUS", "MODELS", "STAGES", "SECONDS", "OF BOUND"),
+        [
+            (p.classes, str(p.devices), str(p.models), str(p.stages), f"{p.seconds:.2f}", f"{p.of_bound:.4f}")
+            for p in plans
+        ],
+        empty="nothing was planned",
+    )
+    typer.echo("")
+    print_table(
+        ("POLICY", "WORKERS", "DECISIONS", "MEAN", "P99", "LONGEST"),
+        [
+            (d.policy, str(d.workers), str(d.events), *(f"{us:.1f}us" for us in (d.mean_us, d.p99_us, d.longest_us)))
+            for d in decisions
+        ],
+        empty="nothing was decided",
+    )
+    typer.echo(f"tables in {out}")
 
 
 def _checked(folder: Path) -> Path:

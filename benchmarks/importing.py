@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +10,6 @@ import tomli_w
 
 from framepool.benchmarks.published import ALGORITHMS, KINDS, PublishedData
 from framepool.engine.planning.formats import Cluster, plan_to_json, profile_to_json
-from framepool.models.profile import ModelProfile
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +22,14 @@ class Imported:
 
 
 def import_artifact(data_dir: Path, out: Path) -> Imported:
-    """Writes ``profiles/MODEL.json``, ``clusters/CASE.toml`` and ``plans/SET/CASE-ALGORITHM.json`` below `out`."""
-    profiles: dict[str, ModelProfile] = {}
+    """Writes ``profiles/MODEL.json``, ``slos.json`` (milliseconds by model), ``clusters/SET/CASE.toml`` and
+    ``plans/SET/CASE-ALGORITHM.json`` below `out`."""
+    data = PublishedData(data_dir)
     clusters = plans = 0
     for kind in KINDS:
         (out / "plans" / kind).mkdir(parents=True, exist_ok=True)
         (out / "clusters" / kind).mkdir(parents=True, exist_ok=True)
-        for case in PublishedData(data_dir).cases((kind,), ALGORITHMS):
-            for model, profile in case.profiles.items():
-                profiles[model] = _merged(profiles.get(model), profile)
+        for case in data.cases((kind,), ALGORITHMS):
             name = case.path.name.split("_bw-gbps")[0]
             cluster = Cluster(case.inventory.classes, case.demands)
             (out / "plans" / kind / f"{name}-{case.algorithm}.json").write_text(plan_to_json(case.published, cluster))
@@ -39,17 +38,12 @@ def import_artifact(data_dir: Path, out: Path) -> Imported:
                 (out / "clusters" / kind / f"{name}.toml").write_text(cluster_to_toml(cluster))
                 clusters += 1
     (out / "profiles").mkdir(exist_ok=True)
-    for model, profile in profiles.items():
-        (out / "profiles" / f"{model}.json").write_text(profile_to_json(profile))
-    return Imported(len(profiles), clusters, plans)
-
-
-def _merged(one: ModelProfile | None, other: ModelProfile) -> ModelProfile:
-    """All blocks of both, each class and share once."""
-    if one is None:
-        return other
-    known = {(block.device_class, block.share): block for block in (*one.blocks, *other.blocks)}
-    return ModelProfile(other.model, other.model_digest, other.n_blocks, other.edge_bytes, tuple(known.values()))
+    models = data.models()
+    for model in models:
+        (out / "profiles" / f"{model}.json").write_text(profile_to_json(data.whole_profile(model)))
+    slos = {model: slo_ms for model in models if (slo_ms := data.slo_ms(model)) is not None}
+    (out / "slos.json").write_text(json.dumps(slos, indent=1) + "\n")
+    return Imported(len(models), clusters, plans)
 
 
 def cluster_to_toml(cluster: Cluster) -> str:

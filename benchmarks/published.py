@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import json
 import math
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ from framepool.engine.planning.templates import transfer_us
 from framepool.models.profile import BlockProfile, ModelProfile
 
 KINDS = ("maf19", "maf21", "ablation")
+SLO_FACTOR = 5.0
 ALGORITHMS = ("bl", "dart-r", "v4")  # no partition, DART-r, PPipe
 
 
@@ -66,6 +68,27 @@ class PublishedData:
             wanted = [path for path in paths if path.stem.rsplit("_", 1)[1] in algorithms]
             for path in wanted[:first]:
                 yield self._case(path, kind, path.stem.rsplit("_", 1)[1])
+
+    def models(self) -> list[str]:
+        """Every model with cuts, sorted; not all have published plans."""
+        return sorted(folder.name for folder in (self._root / "prepartition_mappings").iterdir() if folder.is_dir())
+
+    def whole_profile(self, model: str) -> ModelProfile:
+        """The model's profile on every GPU and share that was measured."""
+        known: dict[str, list[int]] = {}
+        for path in sorted((self._root / "models" / "block-timing-tf32").glob(f"{model}-*.csv")):
+            gpu, _, share = path.stem.removeprefix(f"{model}-").partition("-")
+            if share.isdigit():
+                known.setdefault(gpu, []).append(int(share))
+        return self._profile(model, tuple((gpu, tuple(sorted(shares))) for gpu, shares in sorted(known.items())))
+
+    def slo_ms(self, model: str) -> float | None:
+        """SLO_FACTOR times the model's mean compute time on one L4 at batch 1; None where that was not measured."""
+        paths = sorted((self._root / "models" / "model-profile-tf32" / model / "L4-1" / "1").glob("*.json"))
+        if not paths:
+            return None
+        runs = json.loads(paths[0].read_text())
+        return SLO_FACTOR * statistics.fmean(run["computeMs"] for run in runs)
 
     def _case(self, path: Path, kind: str, algorithm: str) -> Case:
         parts = json.loads(path.read_text())

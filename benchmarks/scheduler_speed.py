@@ -24,14 +24,15 @@ MODELS = (("small", 4.0), ("middle", 9.0), ("large", 16.0))
 SLO_FACTOR = 8.0
 
 
-def cluster(batch: int) -> PlanActivated:
-    """100 workers: per model 6 to 9 fast ones alone, and 19 slow ones before 6 fast ones."""
+def cluster(batch: int, scale: float = 1.0) -> PlanActivated:
+    """100 workers, or `scale` times as many: per model 8 or 9 fast ones alone, and 19 slow ones before 6 fast ones."""
     made = []
     for number, (model, each_ms) in enumerate(MODELS):
-        whole = (StageSketch(9 if number == 0 else 8, each_ms, linked=True, device_class="fast"),)
+        alone, slow, last = (round(count * scale) for count in (9 if number == 0 else 8, 19, 6))
+        whole = (StageSketch(alone, each_ms, linked=True, device_class="fast"),)
         split = (
-            StageSketch(19, each_ms * 1.6, out_ms=0.3, linked=True, device_class="slow"),
-            StageSketch(6, each_ms * 0.5, linked=True, device_class="fast"),
+            StageSketch(slow, each_ms * 1.6, out_ms=0.3, linked=True, device_class="slow"),
+            StageSketch(last, each_ms * 0.5, linked=True, device_class="fast"),
         )
         slo_ms = each_ms * SLO_FACTOR * batch
         for name, stages in (("whole", whole), ("split", split)):
@@ -75,6 +76,7 @@ def main() -> None:
     chosen = parser.parse_args()
     for batch in (1, 4):
         for policy, label, options in (
+            ("framepool", "late", SchedulerOptions.late()),
             ("ppipe", "published", SchedulerOptions.published()),
             ("ppipe", "live", SchedulerOptions()),
             ("reactive", "live", SchedulerOptions()),

@@ -81,7 +81,7 @@ class PlannerSection(_Section):
 class SchedulerSection(_Section):
     """How frames are sent through the pools."""
 
-    policy: str = Field("ppipe", description="ppipe | reactive")
+    policy: str = Field("ppipe", description="framepool | ppipe | reactive")
     publish_reserve_ms: float = Field(5.0, ge=0)
     commit_ahead_ms: float = Field(5.0, ge=0)
     event_log: Path | None = Field(None, description="record every scheduler event here, for replay")

@@ -111,6 +111,13 @@ def plan(
     policy: Annotated[PlanPolicy, typer.Option("--policy", help="With --cluster: how to cut.")] = "framepool",
     max_stages: Annotated[int, typer.Option("--max-stages", min=1, max=4, help="With --cluster.")] = 2,
     margin: Annotated[float, typer.Option("--margin", min=0, max=0.95, help="Share of each SLO for queueing.")] = 0.2,
+    spare: Annotated[
+        int, typer.Option("--spare", min=0, help="Devices of each class kept free, to stand in for lost ones.")
+    ] = 0,
+    arrivals: Annotated[
+        str | None,
+        typer.Option("--arrivals", help="poisson, gamma:CV, cameras:30fps: no margin; what queues is simulated."),
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="With --cluster: write the plan here (JSON).")] = None,
     server: ServerOption = "",
     as_json: JsonOption = False,
@@ -118,7 +125,9 @@ def plan(
     """Show the plan in force: pipelines, their stages, and the devices they run on. With --cluster, plan for devices
     that need not be at hand: what fits, what bounds it, what one more of each would buy."""
     if cluster is not None:
-        plan_cluster(cluster, profiles or [], demand or [], slo, policy, max_stages, margin, out, as_json)
+        plan_cluster(
+            cluster, profiles or [], demand or [], slo, policy, max_stages, margin, spare, arrivals, out, as_json
+        )  # fmt: skip
         return
     with connect(ctx, server) as client:
         placed = client.replan() if replan else client.plan()

@@ -18,11 +18,14 @@ from framepool.engine.cli.values import duration_ms
 if TYPE_CHECKING:
     from framepool.engine.planning.capacity import CapacityReport
     from framepool.engine.planning.formats import Cluster
+    from framepool.engine.planning.inventory import Inventory
     from framepool.engine.planning.options import PlannerOptions
     from framepool.engine.planning.plan import Demand
+    from framepool.engine.planning.queueing import Queueing
     from framepool.models.profile import ModelProfile
 
 PlanPolicy = Literal["np", "dart-r", "ppipe", "framepool"]
+PLANNING_SEEDS = (1001, 1002)
 _DEMAND = re.compile(r"(?P<model>[^=]+)=(?P<fps>[0-9.]+)(?:fps)?@(?P<slo>.+)")
 STAGE_COLUMNS = ("PIPELINE", "STAGE", "BLOCKS", "CLASS", "DEVICES", "BATCH", "LATENCY", "RATE", "CAPACITY")
 
@@ -35,11 +38,13 @@ def plan_cluster(
     policy: PlanPolicy,
     max_stages: int,
     margin: float,
+    spare: int,
+    arrivals: str | None,
     out: Path | None,
     as_json: bool,
 ) -> None:
     """Plans for a cluster and shows what bounds it."""
-    from framepool.engine.planning.capacity import capacity
+    from framepool.engine.planning.capacity import capacity, without_spares
     from framepool.engine.planning.formats import cluster_from_toml, plan_to_json
 
     cluster = cluster_from_toml(read_text(cluster_path), str(cluster_path))
@@ -53,13 +58,46 @@ def plan_cluster(
         if demand.model not in profiles:
             raise typer.BadParameter(f"no profile of model {demand.model!r}; name its file or folder with --profiles")
     cluster = replace(cluster, demands=wanted)
-    report = capacity(profiles, cluster.inventory, wanted, _options(policy, max_stages, margin))
+    options = _options(policy, max_stages, margin)
+    inventory = without_spares(cluster.inventory, spare)
+    queueing = None
+    if arrivals is not None:
+        options, queueing = _foreseen(profiles, inventory, wanted, options, arrivals)
+    report = capacity(profiles, inventory, wanted, options, queueing=queueing)
     if out is not None:
         out.write_text(plan_to_json(report.plan, cluster), encoding="utf-8")
     if as_json:
         print_json(report)
         return
     _print_report(report, cluster)
+
+
+def _foreseen(
+    profiles: dict[str, ModelProfile],
+    inventory: Inventory,
+    demands: tuple[Demand, ...],
+    options: PlannerOptions,
+    arrivals: str,
+) -> tuple[PlannerOptions, Queueing]:
+    """Options and queueing of the plan that carries most of such arrivals, found by simulation."""
+    from rich.console import Console
+
+    from framepool.engine.scheduling.options import SchedulerOptions
+    from framepool.engine.simulation.loads import Load, Trial
+    from framepool.engine.simulation.tuning import tuned
+
+    load = Load(arrivals.removesuffix("fps"))
+    options = replace(options, slo_margin=0.0)
+    try:
+        with Console(stderr=True).status("simulating plans") as status:
+            found = tuned(
+                profiles, inventory, demands, options,
+                Trial("framepool", SchedulerOptions.late(), load, seeds=PLANNING_SEEDS), gap_cv=load.gap_cv,
+                progress=lambda tried: status.update(f"simulating plans: {tried}"),
+            )  # fmt: skip
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    return found.options, found.queueing
 
 
 def _options(policy: PlanPolicy, max_stages: int, margin: float) -> PlannerOptions:
@@ -161,10 +199,13 @@ def _print_report(report: CapacityReport, cluster: Cluster) -> None:
 def simulate(
     plan_path: Annotated[Path, typer.Option("--plan", help="Plan, as `framepool plan --cluster --out` writes it.")],
     arrivals: Annotated[
-        str, typer.Option("--arrivals", help="poisson, gamma:CV, cameras:30fps, or a file with a time (s) a line.")
+        str,
+        typer.Option("--arrivals", help="poisson, gamma:CV, cameras:30fps, or a trace file (seconds, or Azure's)."),
     ] = "poisson",
     load: Annotated[float, typer.Option("--load", min=0.001, help="Times the planned rates.")] = 0.9,
-    policy: Annotated[Literal["ppipe", "reactive"], typer.Option("--policy", help="Scheduling policy.")] = "ppipe",
+    policy: Annotated[
+        Literal["framepool", "ppipe", "reactive"], typer.Option("--policy", help="Scheduling policy.")
+    ] = "framepool",
     live: Annotated[bool, typer.Option("--live", help="With the live engine's settings, not the paper's.")] = False,
     seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="Simulated seconds.")] = 10.0,
     jitter: Annotated[float, typer.Option("--jitter", min=0, help="CV of service times (lognormal).")] = 0.0,
@@ -212,19 +253,14 @@ def simulate(
 
 
 def _trace(arrivals: str) -> list[float] | None:
-    """Times of a trace file: one number a line, or a CSV whose first column holds them."""
+    """Times of a trace file, where `arrivals` is one."""
+    from framepool.engine.errors import ConfigError
+    from framepool.engine.simulation.traces import read_times
+
     path = Path(arrivals)
     if not path.is_file():
         return None
-    times = []
-    for number, line in enumerate(_profile_text(path).splitlines(), 1):
-        cell = line.split(",", 1)[0].strip()
-        if not cell or (number == 1 and not cell.replace(".", "", 1).isdigit()):
-            continue
-        try:
-            times.append(float(cell))
-        except ValueError:
-            raise typer.BadParameter(f"{path}, line {number}: {cell[:40]!r} is no number of seconds") from None
-    if not times:
-        raise typer.BadParameter(f"{path} holds no times; write one number of seconds a line")
-    return sorted(times)
+    try:
+        return read_times(_profile_text(path).splitlines(), str(path))
+    except ConfigError as error:
+        raise typer.BadParameter(str(error)) from None

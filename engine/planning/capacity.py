@@ -13,6 +13,7 @@ from framepool.engine.planning.errors import PlanInfeasibleError
 from framepool.engine.planning.inventory import Device, Inventory
 from framepool.engine.planning.options import PlannerOptions
 from framepool.engine.planning.plan import Demand, Pipeline, Plan, StagePlan
+from framepool.engine.planning.queueing import Queueing
 from framepool.engine.planning.solving import solve
 from framepool.models.profile import ModelProfile
 
@@ -69,19 +70,22 @@ def capacity(
     demands: Sequence[Demand],
     options: PlannerOptions,
     *,
+    queueing: Queueing | None = None,
     prices: bool = True,
 ) -> CapacityReport:
     """Plans and explains. Raises what `solve` raises."""
-    plan = solve(profiles, inventory, demands, options)
+    plan = solve(profiles, inventory, demands, options, queueing=queueing)
     try:
-        whole = solve(profiles, inventory, demands, replace(options, max_stages=1, min_stages=1)).objective
+        uncut = replace(options, max_stages=1, min_stages=1)
+        whole = solve(profiles, inventory, demands, uncut, queueing=queueing).objective
     except PlanInfeasibleError:
         whole = 0.0
     classes = []
     for device_class in inventory.classes:
         price = None
         if prices:
-            more = solve(profiles, with_one_more(inventory, device_class.name), demands, options)
+            larger = with_one_more(inventory, device_class.name)
+            more = solve(profiles, larger, demands, options, queueing=queueing)
             price = max(0.0, more.objective - plan.objective)
         stages = [(p, s) for p in plan.pipelines for s in p.stages if s.device_class == device_class.name]
         classes.append(
@@ -107,6 +111,14 @@ def with_one_more(inventory: Inventory, name: str) -> Inventory:
     classes = tuple(replace(c, count=c.count + 1) if c.name == name else c for c in inventory.classes)
     number = inventory.device_class(name).count
     return Inventory(classes, (*inventory.devices, Device(f"{name}-{number}", name, number)))
+
+
+def without_spares(inventory: Inventory, spare: int) -> Inventory:
+    """The inventory with `spare` devices of each class set aside. A plan for it stays in force, with a spare device in
+    the place of the lost one, whichever `spare` devices of each class are lost (with 1: N-1)."""
+    classes = tuple(replace(c, count=max(0, c.count - spare)) for c in inventory.classes)
+    left = {c.name: c.count for c in classes}
+    return Inventory(classes, tuple(d for d in inventory.devices if d.index < left[d.device_class]))
 
 
 def _busy_devices(pipeline: Pipeline, stage: StagePlan) -> float:

@@ -48,7 +48,7 @@ def try_plan(
     arrivals: str,
     times_s: Sequence[float] | None = None,
     load: float,
-    policy: str = "ppipe",
+    policy: str = "framepool",
     live: bool = False,
     seconds: float = 10.0,
     jitter: float = 0.0,
@@ -69,7 +69,8 @@ def try_plan(
         else:
             made = _stretched(demand, times_s, rates[demand], seconds, number, ids)
         streams.append(made)
-    options = SchedulerOptions() if live else SchedulerOptions.published()
+    settings = SchedulerOptions.late if policy == "framepool" else SchedulerOptions.published
+    options = SchedulerOptions() if live else settings()
     service = LognormalJitter(jitter) if jitter else Exact()
     event = activated(plan, inventory)
     simulation = Simulation(make_scheduler(policy, options), event, SimulationOptions(seed=seed, service=service))

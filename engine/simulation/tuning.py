@@ -13,7 +13,6 @@ The load is the rate that all demands can have at once, each in proportion to it
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,12 +40,15 @@ CLOSE_ENOUGH = 5e-3
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """A plan and what it carried on the search's seeds, by model; `load` is the least of them by weight."""
+    """A plan and what it carried on the search's seeds, by model; `load` is the least of them by weight. With `options`
+    and `queueing`, `solve` makes the plan again."""
 
     plan: Plan
     carried_fps: Mapping[str, float]
     load: float
     tried: int
+    options: PlannerOptions
+    queueing: Queueing
 
 
 def tuned(
@@ -57,18 +59,20 @@ def tuned(
     how: Trial,
     *,
     gap_cv: float = 1.0,
-    progress: Callable[[], None] = lambda: None,
+    progress: Callable[[int], None] = lambda tried: None,
 ) -> Tuned:
     """The plan that carries most under `how`. `options.slo_margin` should be 0.
 
-    Raises what `solve` raises, and ValueError where a model has more than one demand.
+    Raises what `solve` raises, and ValueError where a model has more than one demand, or nothing is demanded.
     """
+    if not demands:
+        raise ValueError("there is nothing to plan for: no demands")
     if len({demand.model for demand in demands}) < len(demands):
         raise ValueError("a model with several SLOs can't be tuned; plan with a margin instead")
     options = replace(options, keep_faster=True, gap=max(options.gap, CLOSE_ENOUGH))
     coarse = replace(how, seconds=how.seconds * COARSE)
     first_fps = expected_rates(profiles, inventory, demands, options)
-    found: dict[tuple[object, ...], tuple[Plan, dict[str, float]]] = {}
+    found: dict[tuple[object, ...], tuple[Plan, dict[str, float], Queueing]] = {}
     known: dict[object, float] = {}
 
     def carried(plan: Plan, demand: Demand, foreseen_fps: float) -> float:
@@ -86,8 +90,8 @@ def tuned(
             queueing = Queueing(rates, gap_cv=gap_cv, slack=slack, usable=usable)
             plan = solve(profiles, inventory, demands, options, queueing=queueing)
             got = {d.model: carried(plan, d, plan.objective * d.rate_fps) for d in demands}
-            found.setdefault(plan.pipelines, (plan, got))
-            progress()
+            found.setdefault(plan.pipelines, (plan, got, queueing))
+            progress(len(found))
             usable = {
                 d.model: usable[d.model] * max(got[d.model], 1e-3) / (plan.objective * d.rate_fps) for d in demands
             }
@@ -97,15 +101,11 @@ def tuned(
         shares = [got[d.model] / d.rate_fps for d in demands]
         return min(shares), statistics.fmean(shares)
 
-    best: tuple[tuple[float, float], Plan, dict[str, float]] | None = None
-    for plan, roughly in sorted(found.values(), key=lambda f: score(f[1]), reverse=True)[:FINALISTS]:
+    finals: list[tuple[tuple[float, float], Tuned]] = []
+    for plan, roughly, queueing in sorted(found.values(), key=lambda f: score(f[1]), reverse=True)[:FINALISTS]:
         got = {}
         for d in demands:
             unit = roughly[d.model] or plan.objective * d.rate_fps
             got[d.model] = unit * how.largest_factor(plan, inventory, d, unit, grid=GRID / 2, most=MOST, guess=1.0)
-        progress()
-        if best is None or score(got) > best[0]:
-            best = (score(got), plan, got)
-    if best is None:
-        return Tuned(solve(profiles, inventory, demands, options), {}, math.inf, 0)
-    return Tuned(best[1], best[2], best[0][0], len(found))
+        finals.append((score(got), Tuned(plan, got, score(got)[0], len(found), options, queueing)))
+    return max(finals, key=lambda final: final[0])[1]

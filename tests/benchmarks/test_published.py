@@ -16,6 +16,7 @@ from framepool.benchmarks.importing import import_artifact
 from framepool.benchmarks.published import KINDS, PublishedData
 from framepool.benchmarks.published_plans import check
 from framepool.benchmarks.report import write_report
+from framepool.benchmarks.scaling import POLICIES, deciding
 from framepool.benchmarks.study import Row, Setting, judged, summary, write
 from framepool.engine.planning.formats import cluster_from_toml, plan_from_json, profile_from_json
 from framepool.engine.planning.planner import PlannerOptions, Sharing, solve
@@ -180,3 +181,21 @@ def test_a_report_holds_the_table_the_plot_and_the_command(tmp_path: Path) -> No
     assert "<td>framepool<td>1<td>1.250<td>1.250<td>1.250<td>1.250" in page
     assert "framepool bench study maf19 --arrivals poisson" in page
     assert (tmp_path / "ratios.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_every_model_is_imported_with_its_slo(artifact: Path, tmp_path: Path) -> None:
+    timing = artifact / "models" / "model-profile-tf32" / "one" / "L4-1" / "1"
+    timing.mkdir(parents=True)
+    (timing / "one.json").write_text(json.dumps([{"computeMs": 7.0}, {"computeMs": 9.0}]))
+    import_artifact(artifact, tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "slos.json").read_text()) == {"one": 40.0}
+    profile = profile_from_json((tmp_path / "out" / "profiles" / "two.json").read_text(), "two.json")
+    assert {(b.device_class, b.share) for b in profile.blocks} == {("Q", 1), ("S", 1)}
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_decisions_are_timed_on_clusters_of_any_size(policy: str) -> None:
+    rows = [deciding(policy, workers, requests=300) for workers in (100, 200)]
+    assert [row.workers for row in rows] == [100, 200]
+    assert all(0 < row.mean_us <= row.p99_us <= row.longest_us for row in rows)
+    assert all(row.events > 600 for row in rows)  # an arrival and at least one report each

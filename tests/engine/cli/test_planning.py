@@ -95,7 +95,28 @@ def test_a_trace_is_played_and_a_wrong_one_is_named(files: Path) -> None:
     trace.write_text("0.1\n0.2\nnoon\n")
     wrong = run_cli("simulate", "--plan", str(files / "plan.json"), "--arrivals", str(trace))
     assert wrong.exit_code == 2
-    assert "line 3: 'noon' is no number of seconds" in " ".join(wrong.stderr.split())
+    assert "line 3: 'noon' is no number" in " ".join(wrong.stderr.split())
     unknown = run_cli("simulate", "--plan", str(files / "plan.json"), "--arrivals", "pareto")
     assert unknown.exit_code == 2
     assert "'pareto' are unknown" in " ".join(unknown.stderr.split())
+
+
+def test_spare_devices_are_left_out_and_more_arrives_than_is_planned_for_margins(files: Path) -> None:
+    whole = json.loads(planned(files, "--margin", "0", "--json").stdout)
+    spared = json.loads(planned(files, "--margin", "0", "--spare", "1", "--json").stdout)
+    assert [c["count"] for c in spared["classes"]] == [1, 5]
+    assert spared["plan"]["objective"] < whole["plan"]["objective"]
+    none_left = planned(files, "--spare", "6")
+    assert none_left.exit_code == 1
+    assert "within 60 ms" in none_left.stderr
+
+
+def test_a_plan_for_arrivals_carries_them(files: Path) -> None:
+    made = planned(files, "--arrivals", "poisson", "--out", str(files / "plan.json"), "--json")
+    assert made.exit_code == 0, made.output
+    report = json.loads(made.stdout)
+    capacity = sum(p["capacity_fps"] for p in report["plan"]["pipelines"])
+    assert 0 < report["plan"]["objective"] * 10 < capacity  # what queueing leaves of it
+    tried = run_cli("simulate", "--plan", str(files / "plan.json"), "--load", "0.9", "--seconds", "60", "--json")
+    assert json.loads(tried.stdout)["models"][0]["attainment"] >= 0.97
+    assert planned(files, "--arrivals", "pareto").exit_code == 2
