@@ -43,7 +43,7 @@ class ModelProfile:
     """All the planner knows of one model: bytes at each edge and a `BlockProfile` per (device class, share).
 
     `edge_bytes` has n_blocks + 1 entries, bytes per sample entering block i (entry 0: the frame) and, last, leaving
-    the model.
+    the model. `block_bytes` are the bytes of each block's weights (empty: unknown, then memory bounds nothing).
     """
 
     model: str
@@ -51,6 +51,12 @@ class ModelProfile:
     n_blocks: int
     edge_bytes: tuple[int, ...]
     blocks: tuple[BlockProfile, ...]
+    block_bytes: tuple[int, ...] = ()
+
+    def stage_bytes(self, first_block: int, last_block: int, batch: int) -> int:
+        """Memory of blocks [first_block, last_block): their weights, and what enters and leaves at `batch`."""
+        edges = self.edge_bytes[first_block] + self.edge_bytes[last_block]
+        return sum(self.block_bytes[first_block:last_block]) + batch * edges
 
     def of(self, device_class: str, share: int = 1) -> BlockProfile | None:
         """The profile on a 1/`share` share of `device_class`, or None where it was not measured."""

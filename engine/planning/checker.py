@@ -121,6 +121,10 @@ def _check_pipeline(
         here = inventory.device_class(stage.device_class)
         if stage.share not in here.shares:
             say(f"{pipeline.id}: class {here.name} is not split into {stage.share}")
+        if profile.block_bytes and here.memory_bytes is not None:
+            held = profile.stage_bytes(stage.first_block, stage.last_block, pipeline.batch)
+            if held * stage.share > here.memory_bytes:
+                say(f"{pipeline.id}: stage {k} takes {held} bytes, more than 1/{stage.share} of {here.memory_bytes}")
         latency = _stage_us(profile, stage, pipeline.batch)
         into = _cut_us(profile, inventory, pipeline, k) if k > 0 else 0.0
         out = _cut_us(profile, inventory, pipeline, k + 1) if k + 1 < len(pipeline.stages) else 0.0

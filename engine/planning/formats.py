@@ -51,6 +51,7 @@ class _Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     digest: str
     edge_bytes: tuple[int, ...]
     blocks: tuple[_Block, ...]
+    block_bytes: tuple[int, ...] = ()
 
 
 class _Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,7 +70,7 @@ def profile_to_json(profile: ModelProfile) -> str:
         _Block(b.device_class, b.share, b.batch_sizes, tuple(map(tuple, b.latency_us.tolist())), b.source)
         for b in profile.blocks
     )
-    value = _Profile(FORMAT, profile.model, profile.model_digest, profile.edge_bytes, blocks)
+    value = _Profile(FORMAT, profile.model, profile.model_digest, profile.edge_bytes, blocks, profile.block_bytes)
     return json.dumps(msgspec.to_builtins(value)) + "\n"
 
 
@@ -98,7 +99,13 @@ def profile_from_json(text: str, where: str) -> ModelProfile:
         blocks.append(
             BlockProfile(found.digest, block.device_class, block.share, block.batch_sizes, table, block.source)
         )
-    return ModelProfile(found.model, found.digest, n_blocks, found.edge_bytes, tuple(blocks))
+    if found.block_bytes and len(found.block_bytes) != n_blocks:
+        raise PlanningError(
+            f"{where}: block_bytes has {len(found.block_bytes)} entries; it must have one for each of the {n_blocks} "
+            "blocks, or none",
+            field="block_bytes",
+        )
+    return ModelProfile(found.model, found.digest, n_blocks, found.edge_bytes, tuple(blocks), found.block_bytes)
 
 
 def cluster_from_toml(text: str, where: str) -> Cluster:
@@ -146,6 +153,10 @@ def _checked(cluster: _Cluster, where: str) -> Cluster:
             raise PlanningError(f"{where}: {field}: count and devices_per_link must be at least 1", field=field)
         if device_class.link_gbps is not None and not device_class.link_gbps > 0:
             raise PlanningError(f"{where}: {field}.link_gbps must be above 0, or absent for shared memory", field=field)
+        if device_class.memory_bytes is not None and device_class.memory_bytes < 1:
+            raise PlanningError(
+                f"{where}: {field}.memory_bytes must be at least 1, or absent for no bound", field=field
+            )
         if not device_class.shares or min(device_class.shares) < 1:
             raise PlanningError(f"{where}: {field}.shares must be whole numbers from 1 on", field=field)
     for index, demand in enumerate(cluster.demands):

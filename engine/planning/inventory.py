@@ -11,7 +11,8 @@ class DeviceClass:
 
     `link_gbps` is the network link of the server a device sits in, shared by `devices_per_link` devices; None means
     that stages exchange tensors through shared memory and transfer costs nothing in the plan. `shares` lists the
-    allowed splits: 1 (whole device), 2 (halves), ...
+    allowed splits: 1 (whole device), 2 (halves), ... `memory_bytes`: what a stage on a whole device may take, on 1/s of
+    it the s-th part (None: no bound).
     """
 
     name: str
@@ -19,6 +20,7 @@ class DeviceClass:
     link_gbps: float | None = None
     devices_per_link: int = 1
     shares: tuple[int, ...] = (1,)
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ when
 
     sum(L) + sum(t * b) + build(b) + margin(SLO) <= SLO,   build(b) = 1.3e6 * (b - 1) / expected rate,
 
-and one virtual device of a stage sustains ``v = min(1e6 * b / L, 1e6 / (t_in * s * d), 1e6 / (t_out * s * d))``
+and its weights and what crosses its edges find room in a share's memory, where both are known; and one virtual device
+of a stage sustains ``v = min(1e6 * b / L, 1e6 / (t_in * s * d), 1e6 / (t_out * s * d))``
 samples a second, where d devices share a link (no bound where the class has no link: shared memory). The program of
 `program` then decides how many virtual devices each stage gets.
 
@@ -235,6 +236,7 @@ def _of_sequence(
         build = BATCH_BUILD_FACTOR * 1e6 * (batches - 1) / expected_fps
 
     tight = np.searchsorted(limits_us, latency + build, side="left")  # len(limits): not even the loosest
+    tight[~_fits_memory(profile, classes, edges, shares, batches)] = len(limits_us)
     feasible = np.flatnonzero((tight < len(limits_us)).any(axis=(0, 1)))
     if not len(feasible):
         return None
@@ -267,6 +269,24 @@ def _of_sequence(
         "build_us": build[b],
         "tightest": tightest[keep],
     }
+
+
+def _fits_memory(
+    profile: ModelProfile, classes: Sequence[DeviceClass], edges: IntArray, shares: IntArray, batches: IntArray
+) -> NDArray[np.bool_]:
+    """bool [cuts, shares, batch]: whether every stage has room for its weights and for what enters and leaves it."""
+    fits = np.ones((len(edges), len(shares), len(batches)), dtype=bool)
+    if not profile.block_bytes:
+        return fits
+    weights = np.concatenate([[0], np.cumsum(profile.block_bytes)])
+    crossing = np.array(profile.edge_bytes, dtype=np.int64)
+    for i, device_class in enumerate(classes):
+        if device_class.memory_bytes is None:
+            continue
+        first, last = edges[:, i], edges[:, i + 1]
+        held = (weights[last] - weights[first])[:, None] + (crossing[first] + crossing[last])[:, None] * batches
+        fits &= held[:, None, :] * shares[None, :, i, None] <= device_class.memory_bytes
+    return fits
 
 
 def _concatenate(

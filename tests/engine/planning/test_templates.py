@@ -8,7 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from framepool.engine.planning.checker import check_plan
+from framepool.engine.planning.errors import PlanInfeasibleError
 from framepool.engine.planning.inventory import Inventory
+from framepool.engine.planning.plan import Demand
+from framepool.engine.planning.planner import PlannerOptions, Sharing, solve
 from framepool.engine.planning.templates import TemplateOptions, TemplateSet, enumerate_templates, fastest_us
 from framepool.models.profile import ModelProfile
 
@@ -154,3 +158,30 @@ def test_a_share_measured_up_to_small_batches_does_not_limit_the_others(make_pro
     for stages, batch in named:
         assert batch <= (2 if any(share == 2 for _, share, _, _ in stages) else 8)
     assert any(share == 2 for stages, _ in named for _, share, _, _ in stages)
+
+
+def test_a_stage_that_does_not_fit_a_share_s_memory_is_not_enumerated(make_profile, make_inventory) -> None:
+    """100 bytes of weights a block: a device of 250 holds two blocks whole, one at most on a half, batches aside."""
+    profile = replace(make_profile("m", {"a": [1000.0] * 4}, shares=(1, 2), max_batch=2), block_bytes=(100,) * 4)
+    profile = replace(profile, edge_bytes=(10,) * 5)
+    (plain,) = make_inventory({"a": 4}, shares=(1, 2)).classes
+    tight = Inventory((replace(plain, memory_bytes=250),), ())
+    options = TemplateOptions(max_stages=2, any_share=True, keep_faster=True)
+    every = enumerate_templates(profile, Inventory((plain,), ()), [1e6], options)
+    found = enumerate_templates(profile, tight, [1e6], options)
+    assert (every.n_stages == 1).any()
+    assert 0 < len(found) < len(every)
+    for t in range(len(found)):
+        for k in range(found.n_stages[t]):
+            first, last, share = int(found.first[t, k]), int(found.last[t, k]), int(found.shares[t, k])
+            held = (last - first) * 100 + 20 * int(found.batch[t])
+            assert held * share <= 250
+            assert held == profile.stage_bytes(first, last, int(found.batch[t]))
+    demand = Demand("m", 1000.0, 10.0)
+    plan = solve({"m": profile}, tight, [demand], PlannerOptions(sharing=Sharing.POOL))
+    assert check_plan(plan, {"m": profile}, tight, slo_margin=0.1, sharing=Sharing.POOL).problems == ()
+    small = Inventory((replace(plain, memory_bytes=150),), ())
+    problems = check_plan(plan, {"m": profile}, small, slo_margin=0.1, sharing=Sharing.POOL).problems
+    assert any("more than 1/" in problem for problem in problems)
+    with pytest.raises(PlanInfeasibleError):
+        solve({"m": profile}, small, [demand], PlannerOptions(sharing=Sharing.POOL))
