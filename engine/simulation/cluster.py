@@ -1,7 +1,8 @@
 """A plan on a made-up cluster: workers and links for the simulation, without any device at hand. Pure.
 
-A class's devices are dealt to its servers one by one, so that the devices of a pool share as few links as can be. A
-server's devices, and the shares of a device, have one link, up and down.
+A pool's devices sit in as few servers as hold them, shared with no other pool, and are dealt to these one by one. A
+server's devices, and the shares of a device, have one link, up and down. (So PPipe's published simulation is
+reproduced, with pools of one class behind each other too; with servers shared between pools it is not.)
 """
 
 from __future__ import annotations
@@ -17,20 +18,18 @@ def worker_ids(pipeline: Pipeline, stage: StagePlan) -> tuple[str, ...]:
 
 
 def activated(plan: Plan, inventory: Inventory) -> PlanActivated:
-    """`plan` with its workers, and links "class/server" where the class has a network."""
+    """`plan` with its workers, and links "pipeline/stage/server-number" where the class has a network."""
     workers: dict[tuple[str, int], tuple[str, ...]] = {}
     links: dict[str, str] = {}
-    used: dict[str, int] = {}
     for pipeline in plan.pipelines:
         for stage in pipeline.stages:
             device_class = inventory.device_class(stage.device_class)
             ids = worker_ids(pipeline, stage)
             workers[pipeline.id, stage.index] = ids
-            first = used.get(device_class.name, 0)
-            used[device_class.name] = first + -(-stage.devices // stage.share)
             if device_class.link_gbps is None:
                 continue
-            servers = max(1, -(-device_class.count // device_class.devices_per_link))
+            devices = -(-stage.devices // stage.share)
+            servers = -(-devices // device_class.devices_per_link)
             for number, worker_id in enumerate(ids):
-                links[worker_id] = f"{device_class.name}/{(first + number // stage.share) % servers}"
+                links[worker_id] = f"{pipeline.id}/{stage.index}/server-{number // stage.share % servers}"
     return PlanActivated(plan, workers, links)
