@@ -84,12 +84,12 @@ def test_one_worker_carries_what_queueing_theory_says() -> None:
     assert 0.5 <= memoryless.largest_factor(made.plan, inventory, demand, 100.0, grid=0.05) <= 0.65
 
 
-def test_devices_of_a_pool_are_dealt_to_servers() -> None:
-    """Eight devices, four to a server: a pool of four shares its two links evenly, and so does the next."""
-    made = single([StageSketch(4, 5.0, out_ms=1.0, device_class="a"), StageSketch(4, 5.0, device_class="a")])
-    inventory = Inventory((DeviceClass("a", 8, 10.0, 4),), ())
-    found = activated(made.plan, inventory)
-    for stage in (0, 1):
-        servers = [found.links[worker] for worker in found.workers["p", stage]]
-        assert sorted(servers) == ["a/0", "a/0", "a/1", "a/1"]
+def test_a_pool_has_servers_of_its_own_and_is_dealt_to_them() -> None:
+    """Four to a server: a pool of six takes two and loads them evenly; the next pool of its class has others."""
+    made = single([StageSketch(6, 5.0, out_ms=1.0, device_class="a"), StageSketch(2, 5.0, device_class="a")])
+    found = activated(made.plan, Inventory((DeviceClass("a", 8, 10.0, 4),), ()))
+    first, second = ([found.links[worker] for worker in found.workers["p", stage]] for stage in (0, 1))
+    assert [first.count(server) for server in sorted(set(first))] == [3, 3]
+    assert len(set(second)) == 1
+    assert not set(first) & set(second)
     assert activated(made.plan, Inventory((DeviceClass("a", 8),), ())).links == {}
