@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from framepool import __version__
-from framepool.benchmarks.study import Line, Row, Setting, summary
+from framepool.benchmarks.study import Line, Row, Setting, costs, summary
 
 COLUMNS = (
     "cluster",
@@ -20,6 +20,7 @@ COLUMNS = (
     "all models at once",
     "worst case",
 )
+EFFORT = ("cluster", "algorithm", "throughput", "utilisation", "plan s", "simulation us")
 PLOT = "ratios.png"
 
 
@@ -31,6 +32,12 @@ def write_report(rows: Sequence[Row], setting: Setting, folder: Path) -> bool:
         f"<tr><td>{html.escape(line.cluster)}<td>{html.escape(line.algorithm)}<td>{line.cases}<td>{line.load_factor:.3f}"
         f"<td>{line.ratio:.3f}<td>{line.least_ratio:.3f}<td>{line.together:.3f}<td>{line.least_together:.3f}</tr>"
         for line in lines
+    )
+    effort = "".join(
+        f"<tr><td>{html.escape(cost.cluster)}<td>{html.escape(cost.algorithm)}<td>{cost.throughput_fps:.0f}"
+        f"<td>{html.escape(', '.join(f'{name} {share:.0%}' for name, share in cost.utilisation.items()))}"
+        f"<td>{cost.found_s:.2f}<td>{cost.request_us:.1f}</tr>"
+        for cost in costs(rows)
     )
     head = "".join(f"<th>{name}" for name in COLUMNS)
     facts = "".join(f"<dt>{name}<dd>{html.escape(str(value))}" for name, value in asdict(setting).items())
@@ -45,6 +52,10 @@ with the published plans under the published data plane, in this run, model by m
 load at which every model of a case, with its weight, still attains. Margins were found on other seeds than those
 judged on, {", ".join(map(str, setting.seeds))}.</p>
 <table><tr>{head}</tr>{body}</table>
+<h2>What it takes</h2>
+<p>At the largest load, means over cases: frames a second of all models of a case, each model alone; the share of time that
+devices in use are busy; seconds to find a model's part of the plan, and microseconds of one core to simulate a frame.</p>
+<table><tr>{"".join(f"<th>{name}" for name in EFFORT)}</tr>{effort}</table>
 {picture}
 <dl>{facts}</dl>
 <p>framepool {__version__}: <code>{html.escape(command(setting))}</code></p>

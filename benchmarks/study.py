@@ -331,6 +331,45 @@ def summary(rows: Sequence[Row], base: str = "ppipe") -> list[Line]:
     return lines
 
 
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What an algorithm's plans on a cluster do and take, means over cases: frames a second of all models, each alone;
+    by class the busy share of the devices in use; seconds to find the plan and microseconds to simulate a frame."""
+
+    cluster: str
+    algorithm: str
+    throughput_fps: float
+    utilisation: dict[str, float]
+    found_s: float
+    request_us: float
+
+
+def costs(rows: Sequence[Row]) -> list[Cost]:
+    """Costs by cluster and algorithm."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        found.setdefault((row.cluster, row.algorithm), []).append(row)
+    out = []
+    for (cluster, algorithm), mine in sorted(found.items()):
+        busy: dict[str, list[float]] = {}
+        for row in mine:
+            words = row.utilisation.split()
+            for name, share in zip(words[::2], words[1::2], strict=True):
+                busy.setdefault(name, []).append(float(share))
+        cases = len({row.case for row in mine})
+        out.append(
+            Cost(
+                cluster,
+                algorithm,
+                sum(row.rate_fps for row in mine) / cases,
+                {name: statistics.fmean(shares) for name, shares in sorted(busy.items())},
+                sum(row.found_s for row in mine) / cases,
+                statistics.fmean([row.request_us for row in mine if not math.isnan(row.request_us)] or [math.nan]),
+            )
+        )
+    return out
+
+
 def write(rows: Sequence[Row], setting: Setting, folder: Path) -> None:
     """Rows and summary as CSV and JSON."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -344,6 +383,7 @@ def write(rows: Sequence[Row], setting: Setting, folder: Path) -> None:
         "machine": {"cores": os.cpu_count(), "processor": platform.processor() or platform.machine()},
         "framepool": __version__,
         "summary": [asdict(line) for line in summary(ordered)],
+        "costs": [asdict(cost) for cost in costs(ordered)],
         "rows": [asdict(row) for row in ordered],
     }
     (folder / "study.json").write_text(json.dumps(value, indent=1) + "\n")

@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from framepool.benchmarks.published import KINDS, PublishedData
 from framepool.benchmarks.published_plans import check
 from framepool.benchmarks.report import write_report
 from framepool.benchmarks.scaling import POLICIES, deciding
-from framepool.benchmarks.study import Row, Setting, judged, summary, write
+from framepool.benchmarks.study import Row, Setting, costs, judged, summary, write
 from framepool.engine.planning.formats import cluster_from_toml, plan_from_json, profile_from_json
 from framepool.engine.planning.planner import PlannerOptions, Sharing, solve
 
@@ -135,6 +136,15 @@ def test_a_summary_is_of_means_over_cases_of_means_over_models() -> None:
     assert lines["all", "ppipe"].ratio == 1.0
     assert lines["A", "framepool"].together == pytest.approx(120 / 100)  # m binds both: 50 a weight of 0.5 is 100
     assert lines["all", "framepool"].least_together == pytest.approx(1.0)
+
+
+def test_costs_are_means_over_cases_by_class() -> None:
+    busy = [replace(row(case, "A", "np", model, 100), utilisation=f"Q {share} S 0.5", found_s=2.0)
+            for case, model, share in (("c1", "m", 0.8), ("c1", "n", 1.0), ("c2", "m", 0.6))]  # fmt: skip
+    (cost,) = costs(busy)
+    assert cost.throughput_fps == pytest.approx(150.0)
+    assert cost.utilisation == pytest.approx({"Q": 0.8, "S": 0.5})
+    assert (cost.found_s, cost.request_us) == pytest.approx((3.0, 20.0))
 
 
 @needs_data
