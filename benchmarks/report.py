@@ -53,8 +53,8 @@ load at which every model of a case, with its weight, still attains. Margins wer
 judged on, {", ".join(map(str, setting.seeds))}.</p>
 <table><tr>{head}</tr>{body}</table>
 <h2>What it takes</h2>
-<p>At the largest load, means over cases: frames a second of all models of a case, each model alone; the share of time that
-devices in use are busy; seconds to find a model's part of the plan, and microseconds of one core to simulate a frame.</p>
+<p>Means over cases at the largest load: frames a second of all models, each alone; the share of time that devices in
+use are busy; seconds to find a plan, search by simulation included; microseconds of one core to simulate a frame.</p>
 <table><tr>{"".join(f"<th>{name}" for name in EFFORT)}</tr>{effort}</table>
 {picture}
 <dl>{facts}</dl>
