@@ -182,8 +182,17 @@ def _print_report(report: CapacityReport, cluster: Cluster) -> None:
     typer.echo("")
     rates = {demand.model: demand.rate_fps for demand in cluster.demands}
     print_table(
-        ("MODEL", "ASKED", "SERVED UP TO", "WAY"),
-        [(use.model, f"{rates[use.model]:g}/s", f"{use.rate_fps:.1f}/s", use.way) for use in report.models],
+        ("MODEL", "ASKED", "SERVED UP TO", "WAY", "WINS BY"),
+        [
+            (
+                use.model,
+                f"{rates[use.model]:g}/s",
+                f"{use.rate_fps:.1f}/s",
+                use.way,
+                "only way" if use.wins is None else f"{use.wins:+.1%}",
+            )
+            for use in report.models
+        ],
         empty="no models",
     )
     typer.echo(

@@ -6,6 +6,7 @@ exact for whole devices, where the duals of a relaxed program are not. A class i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -39,12 +40,14 @@ class ClassUse:
 
 @dataclass(frozen=True, slots=True)
 class ModelUse:
-    """A model in a plan: the rate it can be served at (z times what is asked), and how much of it by pipelines of
-    several stages."""
+    """A model in a plan: the rate it can be served at (z times what is asked), how much of it by pipelines of several
+    stages, and what the other way alone would carry on the devices it has: whole models where any is pipelined, else
+    pipelines (0.0: it can't meet the SLO so; None: not asked)."""
 
     model: str
     rate_fps: float
     pipelined_fps: float
+    other_fps: float | None = None
 
     @property
     def way(self) -> str:
@@ -52,6 +55,11 @@ class ModelUse:
         if self.pipelined_fps <= 0:
             return "replicated"
         return "pipelined" if self.pipelined_fps >= self.rate_fps * (1 - 1e-9) else "both"
+
+    @property
+    def wins(self) -> float | None:
+        """How much more the chosen way carries than the other, as a share; None where there is no other."""
+        return self.rate_fps / self.other_fps - 1 if self.other_fps else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +109,37 @@ def capacity(
     for model in dict.fromkeys(demand.model for demand in demands):
         mine = plan.of_model(model)
         split = [pipeline for pipeline in mine if len(pipeline.stages) > 1]
-        served = [plan.objective * sum(p.rate_fps for p in some) for some in (mine, split)]
-        models.append(ModelUse(model, *served))
+        rate_fps, pipelined_fps = (plan.objective * sum(p.rate_fps for p in some) for some in (mine, split))
+        other_fps = None
+        if prices:
+            other_fps = _other_way(profiles, inventory, plan, model, options, queueing, whole=bool(split))
+        models.append(ModelUse(model, rate_fps, pipelined_fps, other_fps))
     return CapacityReport(plan, tuple(classes), tuple(models), whole)
+
+
+def _other_way(
+    profiles: Mapping[str, ModelProfile],
+    inventory: Inventory,
+    plan: Plan,
+    model: str,
+    options: PlannerOptions,
+    queueing: Queueing | None,
+    *,
+    whole: bool,
+) -> float:
+    """The rate of the model on the devices it has, were it only cut (or, with `whole`, never)."""
+    used = {device_class.name: 0.0 for device_class in inventory.classes}
+    for pipeline in plan.of_model(model):
+        for stage in pipeline.stages:
+            used[stage.device_class] += stage.devices / stage.share
+    mine = Inventory(tuple(replace(c, count=math.ceil(used[c.name] - 1e-9)) for c in inventory.classes), ())
+    demands = [demand for demand in plan.demands if demand.model == model]
+    least, most = (1, 1) if whole else (2, max(2, options.max_stages))
+    try:
+        other = solve(profiles, mine, demands, replace(options, min_stages=least, max_stages=most), queueing=queueing)
+    except PlanInfeasibleError:
+        return 0.0
+    return other.objective * sum(demand.rate_fps for demand in demands)
 
 
 def with_one_more(inventory: Inventory, name: str) -> Inventory:

@@ -68,7 +68,7 @@ def maximise(program: Program, limits: SearchLimits) -> SearchResult | None:
     """Counts of (nearly) greatest z; None where the fixed demands can't be met."""
     deadline = _Deadline(limits.time_limit_s)
     if program.slots <= _FEW_SLOTS:
-        covered = _by_covering(program, limits)
+        covered = _by_covering(program, limits, _of_whole_devices(program))
         if covered is not None:
             return covered
     first = solve_linear(program.relaxation(1.0))
@@ -179,8 +179,8 @@ def _of_whole_devices(program: Program) -> SearchResult | None:
     return SearchResult(counts, z, z)
 
 
-def _by_covering(program: Program, limits: SearchLimits) -> SearchResult | None:
-    """Bisection over z between plans found and z proven out of reach; see `covering`."""
+def _by_covering(program: Program, limits: SearchLimits, start: SearchResult | None) -> SearchResult | None:
+    """Bisection over z between plans found, `start` the first, and z proven out of reach; see `covering`."""
     deadline = _Deadline(limits.time_limit_s)
     upper = limits.z_cap
     attempt = upper
@@ -191,7 +191,12 @@ def _by_covering(program: Program, limits: SearchLimits) -> SearchResult | None:
         upper = max(relaxed.value, 0.0)
         attempt = upper / 2
     least = upper * _LEAST_Z
-    best: SearchResult | None = None
+    best = start
+    if best is not None:
+        if best.objective * (1 + limits.gap) >= upper:
+            return SearchResult(best.counts, best.objective, max(best.objective, upper))
+        if not math.isfinite(limits.z_cap):
+            attempt = (best.objective + upper) / 2
     while True:
         found = cover(program, attempt, time_limit_s=deadline.left_s())
         if found.counts is not None:

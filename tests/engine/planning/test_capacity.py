@@ -28,6 +28,7 @@ def test_a_binding_class_has_a_price_and_an_idle_one_has_none(make_profile: Any,
     assert slow.utilisation == 0.0
     assert report.models[0].way == "replicated"
     assert report.models[0].rate_fps == pytest.approx(250.0)
+    assert (report.models[0].other_fps, report.models[0].wins) == (0.0, None)  # a model of one block can't be cut
 
 
 def test_what_cutting_wins_is_told(make_profile: Any, make_inventory: Any) -> None:
@@ -39,6 +40,8 @@ def test_what_cutting_wins_is_told(make_profile: Any, make_inventory: Any) -> No
     assert report.without_cuts == pytest.approx(10.0)
     assert report.plan.objective > 1.4 * report.without_cuts
     assert report.models[0].way in ("pipelined", "both")
+    assert report.models[0].other_fps == pytest.approx(100.0)  # whole, on the fast devices it has
+    assert report.models[0].wins == pytest.approx(report.plan.objective * 10 / 100 - 1)
     nothing = capacity(profiles, make_inventory({"slow": 6}), [Demand("m", 120.0, 1.0)], OPTIONS, prices=False)
     assert nothing.classes[0].price is None
     assert not nothing.classes[0].binding

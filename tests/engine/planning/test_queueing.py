@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 import random
 
 import numpy as np
@@ -53,7 +54,9 @@ def test_a_plan_pays_for_slack_it_does_not_have(make_profile, make_inventory) ->
     profiles = {"m": make_profile("m", {"a": [2000, 1000], "b": [3500, 2500]}, shares=(1,), max_batch=4, seed=3)}
     inventory = make_inventory({"a": 3, "b": 9}, shares=(1,))
     demand = Demand("m", 12.0, 100.0)
-    options = PlannerOptions(slo_margin=0.0, sharing=Sharing.POOL, tie_break=False, use_spare=False, keep_faster=True)
+    options = PlannerOptions(
+        slo_margin=0.0, sharing=Sharing.POOL, enough=math.inf, tie_break=False, use_spare=False, keep_faster=True
+    )
     plain = solve(profiles, inventory, [demand], options)
     steady = solve(profiles, inventory, [demand], options, queueing=Queueing({"m": 500.0}, gap_cv=0.01))
     chance = solve(profiles, inventory, [demand], options, queueing=Queueing({"m": 500.0}))
