@@ -51,7 +51,10 @@ UTILISATION = np.minimum(
 
 
 def utilisation(servers: FloatArray, waits: FloatArray) -> FloatArray:
-    """Greatest utilisation by servers c >= 1 and waits W / D >= 0, interpolated (logarithmic in c)."""
+    """Greatest utilisation by servers c >= 1 and waits W / D >= 0, interpolated (logarithmic in c).
+
+    Beyond the table what can't be used shrinks with the square root of c, as where nobody may wait (Erlang).
+    """
     rows = np.interp(np.log(np.maximum(servers, 1.0)), np.log(SERVERS), np.arange(len(SERVERS)))
     columns = np.interp(waits, WAITS, np.arange(len(WAITS)))
     i = np.minimum(rows.astype(np.int64), len(SERVERS) - 2)
@@ -59,7 +62,8 @@ def utilisation(servers: FloatArray, waits: FloatArray) -> FloatArray:
     down, right = rows - i, columns - j
     low = UTILISATION[i, j] * (1 - right) + UTILISATION[i, j + 1] * right
     high = UTILISATION[i + 1, j] * (1 - right) + UTILISATION[i + 1, j + 1] * right
-    shares: FloatArray = low * (1 - down) + high * down
+    unused = 1 - (low * (1 - down) + high * down)
+    shares: FloatArray = 1 - unused * np.sqrt(SERVERS[-1] / np.maximum(servers, SERVERS[-1]))
     return shares
 
 

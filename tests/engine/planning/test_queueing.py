@@ -37,7 +37,7 @@ def test_a_cell_loses_one_in_a_hundred(row: int, column: int) -> None:
     assert 0.004 <= share <= 0.02
 
 
-@given(st.floats(0.5, 400), st.floats(0, 20), st.floats(1, 2), st.floats(0, 2))
+@given(st.floats(0.5, 4000), st.floats(0, 20), st.floats(1, 2), st.floats(0, 2))
 def test_more_servers_and_more_time_never_carry_less(servers, wait, more, longer) -> None:
     few, many = utilisation(np.array([servers, servers * more]), np.array([wait, wait + longer]))
     assert 0 < few <= many + 1e-9
@@ -58,10 +58,10 @@ def test_a_plan_pays_for_slack_it_does_not_have(make_profile, make_inventory) ->
         slo_margin=0.0, sharing=Sharing.POOL, enough=math.inf, tie_break=False, use_spare=False, keep_faster=True
     )
     plain = solve(profiles, inventory, [demand], options)
-    steady = solve(profiles, inventory, [demand], options, queueing=Queueing({"m": 500.0}, gap_cv=0.01))
+    steady = solve(profiles, inventory, [demand], options, queueing=Queueing({"m": 500.0}, gap_cv=0.001))
     chance = solve(profiles, inventory, [demand], options, queueing=Queueing({"m": 500.0}))
     bursts = solve(profiles, inventory, [demand], options, queueing=Queueing({"m": 500.0}, gap_cv=2.0))
-    assert plain.objective == pytest.approx(steady.objective, rel=1e-3)
+    assert plain.objective == pytest.approx(steady.objective, rel=5e-3)
     assert plain.objective > chance.objective > bursts.objective
     capacity = [sum(p.capacity_fps for p in plan.pipelines) for plan in (chance, bursts)]
     assert all(fps >= plan.objective * 100 * (1 - 1e-9) for fps, plan in zip(capacity, (chance, bursts), strict=True))
