@@ -50,12 +50,12 @@ def allot(program: Program, *, chains: bool = False) -> IntArray | None:
     if not side_by_side[-1].flat[cell] > 0:
         return None
     counts = np.zeros(len(program.e_template), dtype=np.int64)
-    strides = np.array(np.unravel_index(cell, shape))
+    left = np.array(np.unravel_index(cell, shape))
     for table, split in zip(tables[:0:-1], splits[::-1], strict=True):
-        rest = np.array(np.unravel_index(int(split[tuple(strides)]), shape))
-        table.fill(counts, strides - rest)
-        strides = rest
-    tables[0].fill(counts, strides)
+        rest = np.array(np.unravel_index(int(split[tuple(left)]), shape))
+        table.fill(counts, left - rest)
+        left = rest
+    tables[0].fill(counts, left)
     return counts if chains else program.trimmed(counts)
 
 
@@ -64,11 +64,11 @@ class _Table:
 
     def __init__(self, program: Program, model: int, shape: tuple[int, ...], chains: bool) -> None:
         self._program = program
-        self._several = not program.one_per_sequence or chains
+        self._by_sequence = program.one_per_sequence and not chains  # PPipe's restriction: one template of each
         self._shape = shape
         templates = np.arange(program.first_template[model], program.first_template[model + 1])
         self._steps: list[tuple[IntArray, _Items | None]] = []  # where each combination was split, and what was added
-        if not self._several:
+        if self._by_sequence:
             keys = program.sequence_keys()[templates]
             self.rate = np.full(shape, -np.inf)
             self.rate.flat[0] = 0.0
@@ -94,7 +94,7 @@ class _Table:
         if not cell.any():
             return
         if depth == 0:
-            if self._several:
+            if not self._by_sequence:
                 self._items.fill(counts, cell)
             return
         split, items = self._steps[depth - 1]

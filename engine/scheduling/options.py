@@ -42,8 +42,8 @@ class SchedulerOptions:
 
     queue_between: bool = False
     """True: queueing for later stages is no reason to hold a batch back. With nothing between two busy stages each
-    stands idle for the other at times, which costs some plans a tenth of their load. False: nobody's frames fill the
-    queue of a slow later stage, so shedding stays fair."""
+    stands idle for the other at times. False: nobody's frames fill the queue of a slow later stage, so shedding stays
+    fair."""
 
     hold_to_fill: bool = False
     """True: wait for a batch to fill as long as its head's deadline allows, even beside an idle worker (PPipe).
