@@ -55,6 +55,7 @@ def study(
 
     from framepool.benchmarks.report import write_report
     from framepool.benchmarks.study import ALGORITHMS, PARTS, USUAL, Row, Setting, run, summary, write
+    from framepool.engine.simulation.loads import Load
 
     sets = {"usual": USUAL, "parts": PARTS, "all": tuple(ALGORITHMS)}
     wanted = sets.get(algorithms) or tuple(algorithms.split(","))
@@ -64,6 +65,10 @@ def study(
         chosen = tuple(int(seed) for seed in seeds.split(","))
     except ValueError:
         raise typer.BadParameter(f"seeds {seeds!r} are no whole numbers, like 1,2,3") from None
+    try:
+        Load(arrivals)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
     setting = replace(
         Setting(kind), arrivals=arrivals, jitter=jitter, seconds=seconds, grid=grid, seeds=chosen, algorithms=wanted
     )

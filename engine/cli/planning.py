@@ -86,9 +86,9 @@ def _foreseen(
     from framepool.engine.simulation.loads import Load, Trial
     from framepool.engine.simulation.tuning import tuned
 
-    load = Load(arrivals.removesuffix("fps"))
     options = replace(options, slo_margin=0.0)
     try:
+        load = Load(arrivals.removesuffix("fps"))
         with Console(stderr=True).status("simulating plans") as status:
             found = tuned(
                 profiles, inventory, demands, options,

@@ -35,6 +35,19 @@ class Load:
 
     kind: str = "poisson"
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for an unknown kind, or a setting that is no number above 0."""
+        name, _, setting = self.kind.partition(":")
+        number, _, phases = setting.partition(":")
+        known = (name == "poisson" and not setting) or (
+            name in ("gamma", "cameras") and _positive(number) and phases in ("", "random")[: 1 + (name == "cameras")]
+        )
+        if not known or self.kind.endswith(":"):
+            raise ValueError(
+                f"arrivals {self.kind!r} are unknown; use poisson, gamma:CV, cameras:FPS or cameras:FPS:random, with "
+                "numbers above 0"
+            )
+
     @property
     def gap_cv(self) -> float:
         """Coefficient of variation of the gaps between frames of all streams together, roughly."""
@@ -55,7 +68,7 @@ class Load:
         ids: Iterator[int] | None = None,
         first_stream: int = 0,
     ) -> Iterator[Arrival]:
-        """Frames of `demand`'s model at `rate_fps` in all, for `seconds`. Raises ValueError for an unknown kind.
+        """Frames of `demand`'s model at `rate_fps` in all, for `seconds`.
 
         Where several run together they share `ids`, and have streams of their own from `first_stream` on.
         """
@@ -65,8 +78,6 @@ class Load:
         slo_ns = round(demand.slo_ms * 1e6)
         source = Source(first_stream, demand.model, slo_ns)
         match name:
-            case "poisson":
-                return poisson(source, rate_fps, ids, seed=seed, until_ns=until_ns)
             case "gamma":
                 return gamma(source, rate_fps, ids, cv=float(setting), seed=seed, until_ns=until_ns)
             case "cameras":
@@ -80,7 +91,14 @@ class Load:
                     seed=seed,
                     until_ns=until_ns,
                 )
-        raise ValueError(f"arrivals {self.kind!r} are unknown; use poisson, gamma:CV or cameras:FPS")
+        return poisson(source, rate_fps, ids, seed=seed, until_ns=until_ns)
+
+
+def _positive(text: str) -> bool:
+    try:
+        return 0 < float(text) < math.inf
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True, slots=True)

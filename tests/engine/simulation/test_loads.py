@@ -93,3 +93,12 @@ def test_a_pool_has_servers_of_its_own_and_is_dealt_to_them() -> None:
     assert len(set(second)) == 1
     assert not set(first) & set(second)
     assert activated(made.plan, Inventory((DeviceClass("a", 8),), ())).links == {}
+
+
+@pytest.mark.parametrize(
+    "kind", ["pareto", "gamma", "gamma:x", "gamma:0", "gamma:nan", "gamma:2:random", "cameras:", "cameras:10:odd",
+             "cameras:-1", "poisson:2", "cameras:10:", ""]
+)  # fmt: skip
+def test_a_load_that_is_none_is_refused_before_anything_runs(kind: str) -> None:
+    with pytest.raises(ValueError, match="use poisson, gamma:CV, cameras:FPS"):
+        Load(kind)
