@@ -17,7 +17,10 @@ from __future__ import annotations
 from framepool.engine.scheduling.commands import Hop
 from framepool.engine.scheduling.options import FAR_FUTURE_NS
 from framepool.engine.scheduling.routes import Route
-from framepool.engine.scheduling.workers import Link, Worker
+from framepool.engine.scheduling.workers import Link, Pool, Worker
+
+Pick = tuple[Worker | None, int, int]
+"""The worker chosen (None: the pool has none that is up), when its input is there, when it starts."""
 
 
 class Reservations:
@@ -28,51 +31,16 @@ class Reservations:
         ready_ns = now_ns
         source: Link | None = None
         for stage, pool in enumerate(route.pools):
+            duration_ns = pool.latency_ns[size]
             moved_ns = route.transfer_ns[stage] * size
-            workers = pool.workers
-            best: Worker | None = None
-            best_start_ns = FAR_FUTURE_NS
-            best_input_ns = ready_ns
-            if moved_ns:
-                sent_ns = ready_ns if source is None or source.up_free_ns < ready_ns else source.up_free_ns
-                bound_ns = ready_ns if source in pool.links else sent_ns + moved_ns
-                for busy_ns, index in pool.order:
-                    if busy_ns >= best_start_ns:
-                        break
-                    worker = workers[index]
-                    if busy_ns < now_ns and worker.bookings:
-                        busy_ns = now_ns + now_ns - busy_ns
-                    link = worker.link
-                    if link is source:
-                        input_ns = ready_ns
-                    elif link is not None and link.down_free_ns > sent_ns:
-                        input_ns = link.down_free_ns + moved_ns
-                    else:
-                        input_ns = sent_ns + moved_ns
-                    start_ns = input_ns if input_ns > busy_ns else busy_ns
-                    if start_ns < best_start_ns:
-                        best, best_start_ns, best_input_ns = worker, start_ns, input_ns
-                        if start_ns <= bound_ns:
-                            break
-            else:
-                for busy_ns, index in pool.order:
-                    if busy_ns >= best_start_ns:
-                        break
-                    worker = workers[index]
-                    if busy_ns < now_ns and worker.bookings:  # overdue: expect it to need as long again
-                        busy_ns = now_ns + now_ns - busy_ns
-                    start_ns = ready_ns if ready_ns > busy_ns else busy_ns
-                    if start_ns < best_start_ns:
-                        best, best_start_ns = worker, start_ns
-                        if start_ns == ready_ns:
-                            break
+            best, input_ns, start_ns = self._pick(pool, source, ready_ns, moved_ns, duration_ns, now_ns)
             if best is None:
                 return FAR_FUTURE_NS
             route.picks[stage] = best
-            route.pick_ready_ns[stage] = best_input_ns
-            route.pick_start_ns[stage] = best_start_ns
+            route.pick_ready_ns[stage] = input_ns
+            route.pick_start_ns[stage] = start_ns
             source = best.link
-            ready_ns = best_start_ns + pool.latency_ns[size]
+            ready_ns = start_ns + duration_ns
         return ready_ns
 
     def largest_in_time(self, route: Route, most: int, by_ns: int, now_ns: int) -> int:
@@ -100,14 +68,66 @@ class Reservations:
             duration_ns = route.pools[stage].latency_ns[size]
             start_ns = route.pick_start_ns[stage]
             ready_ns = route.pick_ready_ns[stage]
-            link = worker.link
-            if link is not source and route.transfer_ns[stage]:
-                if source is not None:
-                    source.up_free_ns = ready_ns
-                if link is not None:
-                    link.down_free_ns = ready_ns
+            moved_ns = route.transfer_ns[stage] * size
+            if moved_ns and worker.link is not source:
+                self._hold(source, worker.link, ready_ns - moved_ns, ready_ns, now_ns)
+            earliest_ns, input_ns = self._window(worker, ready_ns, start_ns, now_ns)
             latest_ns = latest_end_ns - route.rest_ns[stage][size] if latest_end_ns < FAR_FUTURE_NS else FAR_FUTURE_NS
-            hops.append(Hop(stage, worker.id, now_ns, latest_ns, start_ns, start_ns + duration_ns))
+            hops.append(Hop(stage, worker.id, earliest_ns, latest_ns, start_ns, start_ns + duration_ns, input_ns))
             worker.book(batch_id, ready_ns, start_ns, duration_ns)
-            source = link
+            source = worker.link
         return tuple(hops), workers
+
+    def _pick(
+        self, pool: Pool, source: Link | None, ready_ns: int, moved_ns: int, duration_ns: int, now_ns: int
+    ) -> Pick:
+        """The worker that can start earliest a batch that is ready behind `source` at `ready_ns`."""
+        workers = pool.workers
+        best: Worker | None = None
+        best_start_ns = FAR_FUTURE_NS
+        best_input_ns = ready_ns
+        if moved_ns:
+            sent_ns = ready_ns if source is None or source.up_free_ns < ready_ns else source.up_free_ns
+            bound_ns = ready_ns if source in pool.links else sent_ns + moved_ns
+            for busy_ns, index in pool.order:
+                if busy_ns >= best_start_ns:
+                    break
+                worker = workers[index]
+                if busy_ns < now_ns and worker.bookings:
+                    busy_ns = now_ns + now_ns - busy_ns
+                link = worker.link
+                if link is source:
+                    input_ns = ready_ns
+                elif link is not None and link.down_free_ns > sent_ns:
+                    input_ns = link.down_free_ns + moved_ns
+                else:
+                    input_ns = sent_ns + moved_ns
+                start_ns = input_ns if input_ns > busy_ns else busy_ns
+                if start_ns < best_start_ns:
+                    best, best_start_ns, best_input_ns = worker, start_ns, input_ns
+                    if start_ns <= bound_ns:
+                        break
+        else:
+            for busy_ns, index in pool.order:
+                if busy_ns >= best_start_ns:
+                    break
+                worker = workers[index]
+                if busy_ns < now_ns and worker.bookings:  # overdue: expect it to need as long again
+                    busy_ns = now_ns + now_ns - busy_ns
+                start_ns = ready_ns if ready_ns > busy_ns else busy_ns
+                if start_ns < best_start_ns:
+                    best, best_start_ns = worker, start_ns
+                    if start_ns == ready_ns:
+                        break
+        return best, best_input_ns, best_start_ns
+
+    def _hold(self, source: Link | None, target: Link | None, start_ns: int, end_ns: int, now_ns: int) -> None:
+        """Reserves both link ends of a transfer."""
+        if source is not None:
+            source.up_free_ns = end_ns
+        if target is not None:
+            target.down_free_ns = end_ns
+
+    def _window(self, worker: Worker, ready_ns: int, start_ns: int, now_ns: int) -> tuple[int, int]:
+        """The hop's `earliest_ns` and `input_ns`: a worker takes what is ready, and inputs come as they can."""
+        return now_ns, 0

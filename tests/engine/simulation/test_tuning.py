@@ -31,17 +31,20 @@ def carried(plan, inventory, demands, how) -> float:
     return min(how.largest_factor(plan, inventory, d, d.rate_fps, grid=0.02, most=20.0) for d in demands)
 
 
-def test_it_carries_more_than_a_fixed_margin_on_seeds_it_has_not_seen(make_profile, make_inventory) -> None:
+def test_it_carries_no_less_than_any_fixed_margin_on_seeds_it_has_not_seen(make_profile, make_inventory) -> None:
     profiles, inventory, demands = question(make_profile, make_inventory)
     found = tuned(profiles, inventory, demands, OPTIONS, HOW)
     assert found.tried >= 2
     assert found.load == pytest.approx(min(found.carried_fps[d.model] / d.rate_fps for d in demands))
-    unseen = Trial("framepool", SchedulerOptions.late(), seconds=16.0, seeds=(7,))
+    unseen = Trial("framepool", SchedulerOptions.late(), seconds=16.0, seeds=(7, 8, 9))
     reached = carried(found.plan, inventory, demands, unseen)
     assert reached == pytest.approx(found.load, rel=0.15)
-    wide = [Demand(d.model, d.slo_ms * 0.6, d.rate_fps) for d in demands]
-    fixed = solve(profiles, inventory, wide, OPTIONS)
-    assert reached >= 1.05 * carried(fixed, inventory, demands, unseen)
+    fixed = []
+    for margin in (0.1, 0.4):
+        room = [Demand(d.model, d.slo_ms * (1 - margin), d.rate_fps) for d in demands]
+        fixed.append(carried(solve(profiles, inventory, room, OPTIONS), inventory, demands, unseen))
+    assert reached >= max(fixed)
+    assert reached >= 1.05 * min(fixed)  # which margin is right one can't know beforehand
 
 
 def test_burstier_arrivals_carry_less_and_cameras_more(make_profile, make_inventory) -> None:
