@@ -207,5 +207,5 @@ def test_every_model_is_imported_with_its_slo(artifact: Path, tmp_path: Path) ->
 def test_decisions_are_timed_on_clusters_of_any_size(policy: str) -> None:
     rows = [deciding(policy, workers, requests=300) for workers in (100, 200)]
     assert [row.workers for row in rows] == [100, 200]
-    assert all(0 < row.mean_us <= row.p99_us <= row.longest_us for row in rows)
+    assert all(0 < row.mean_us <= row.longest_us and 0 < row.p99_us <= row.longest_us for row in rows)
     assert all(row.events > 600 for row in rows)  # an arrival and at least one report each

