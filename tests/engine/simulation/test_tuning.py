@@ -13,7 +13,7 @@ from framepool.engine.simulation.loads import Load, Trial
 from framepool.engine.simulation.tuning import tuned
 
 OPTIONS = PlannerOptions(
-    slo_margin=0.0, sharing=Sharing.POOL, enough=math.inf, tie_break=False, use_spare=False, time_limit_s=0.3
+    slo_margin=0.0, sharing=Sharing.POOL, enough=math.inf, tie_break=False, use_spare=False, time_limit_s=0.1
 )
 HOW = Trial("framepool", SchedulerOptions.late(), seconds=8.0, seeds=(1001, 1002))
 
@@ -51,7 +51,7 @@ def test_burstier_arrivals_carry_less_and_cameras_more(make_profile, make_invent
     profiles, inventory, demands = question(make_profile, make_inventory)
     loads = []
     for kind in ("gamma:3", "poisson", "cameras:10"):
-        how = Trial("framepool", SchedulerOptions.late(), Load(kind), seconds=4.0, seeds=(1001,))
+        how = Trial("framepool", SchedulerOptions.late(), Load(kind), seconds=2.0, seeds=(1001,))
         loads.append(tuned(profiles, inventory, demands, OPTIONS, how, gap_cv=how.load.gap_cv).load)
     assert loads[0] < loads[1] < loads[2]
 
