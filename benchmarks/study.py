@@ -42,7 +42,7 @@ from framepool.engine.planning.errors import PlanInfeasibleError
 from framepool.engine.planning.plan import Demand, Plan
 from framepool.engine.planning.planner import PlannerOptions, Sharing, solve
 from framepool.engine.scheduling.options import SchedulerOptions
-from framepool.engine.simulation.loads import Load, Trial
+from framepool.engine.simulation.loads import RESERVE_OF_JITTER, Load, Trial
 from framepool.engine.simulation.service import Exact, LognormalJitter
 from framepool.engine.simulation.trying import utilisation
 from framepool.engine.simulation.tuning import tuned
@@ -144,6 +144,7 @@ def trial(setting: Setting, seeds: Sequence[int], algorithm: Algorithm) -> Trial
         seconds=setting.seconds,
         seeds=tuple(seeds),
         service=LognormalJitter(setting.jitter) if setting.jitter else Exact(),
+        reserve=RESERVE_OF_JITTER * setting.jitter if algorithm.ours else 0.0,
     )
 
 

@@ -118,6 +118,9 @@ def plan(
         str | None,
         typer.Option("--arrivals", help="poisson, gamma:CV, cameras:30fps: no margin; what queues is simulated."),
     ] = None,
+    jitter: Annotated[
+        float, typer.Option("--jitter", min=0, max=0.3, help="With --arrivals: CV of service times to plan for.")
+    ] = 0.05,
     out: Annotated[Path | None, typer.Option("--out", help="With --cluster: write the plan here (JSON).")] = None,
     server: ServerOption = "",
     as_json: JsonOption = False,
@@ -126,7 +129,8 @@ def plan(
     that need not be at hand: what fits, what bounds it, what one more of each would buy."""
     if cluster is not None:
         plan_cluster(
-            cluster, profiles or [], demand or [], slo, policy, max_stages, margin, spare, arrivals, out, as_json
+            cluster, profiles or [], demand or [], slo, policy, max_stages, margin, spare, arrivals, jitter, out,
+            as_json,
         )  # fmt: skip
         return
     with connect(ctx, server) as client:

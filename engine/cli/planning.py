@@ -40,6 +40,7 @@ def plan_cluster(
     margin: float,
     spare: int,
     arrivals: str | None,
+    jitter: float,
     out: Path | None,
     as_json: bool,
 ) -> None:
@@ -62,7 +63,7 @@ def plan_cluster(
     inventory = without_spares(cluster.inventory, spare)
     queueing = None
     if arrivals is not None:
-        options, queueing = _foreseen(profiles, inventory, wanted, options, arrivals)
+        options, queueing = _foreseen(profiles, inventory, wanted, options, arrivals, jitter)
     report = capacity(profiles, inventory, wanted, options, queueing=queueing)
     if out is not None:
         out.write_text(plan_to_json(report.plan, cluster), encoding="utf-8")
@@ -78,21 +79,30 @@ def _foreseen(
     demands: tuple[Demand, ...],
     options: PlannerOptions,
     arrivals: str,
+    jitter: float,
 ) -> tuple[PlannerOptions, Queueing]:
     """Options and queueing of the plan that carries most of such arrivals, found by simulation."""
     from rich.console import Console
 
     from framepool.engine.scheduling.options import SchedulerOptions
-    from framepool.engine.simulation.loads import Load, Trial
+    from framepool.engine.simulation.loads import RESERVE_OF_JITTER, Load, Trial
+    from framepool.engine.simulation.service import Exact, LognormalJitter
     from framepool.engine.simulation.tuning import tuned
 
     options = replace(options, slo_margin=0.0)
     try:
         load = Load(arrivals.removesuffix("fps"))
+        how = Trial(
+            "framepool",
+            SchedulerOptions.late(),
+            load,
+            seeds=PLANNING_SEEDS,
+            service=LognormalJitter(jitter) if jitter else Exact(),
+            reserve=RESERVE_OF_JITTER * jitter,
+        )
         with Console(stderr=True).status("simulating plans") as status:
             found = tuned(
-                profiles, inventory, demands, options,
-                Trial("framepool", SchedulerOptions.late(), load, seeds=PLANNING_SEEDS), gap_cv=load.gap_cv,
+                profiles, inventory, demands, options, how, gap_cv=load.gap_cv,
                 progress=lambda tried: status.update(f"simulating plans: {tried}"),
             )  # fmt: skip
     except ValueError as error:

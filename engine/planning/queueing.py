@@ -49,6 +49,9 @@ UTILISATION = np.minimum(
 )  # fmt: skip
 """float64 [SERVERS, WAITS]: offered load per server at which 1 % is lost, at most 1."""
 
+OUT_OF_TIME = 1e-3
+"""Share of its use that is left to a template that needs the reserve itself: next to none, but the SLO may be met."""
+
 
 def utilisation(servers: FloatArray, waits: FloatArray) -> FloatArray:
     """Greatest utilisation by servers c >= 1 and waits W / D >= 0, interpolated (logarithmic in c).
@@ -73,19 +76,23 @@ class Queueing:
 
     `rate_fps`: by model, the rate at which its frames arrive in all (it sets how many servers are pooled). `gap_cv`:
     coefficient of variation of the gaps between them (1: memoryless). `slack`: share of the time left that counts as
-    time to wait. `usable`: by model, what else is lost or won, as a factor.
+    time to wait. `reserve`: share of the SLO that is kept for what can't be foreseen (service times that vary), so that
+    nobody waits in it. `usable`: by model, what else is lost or won, as a factor.
     """
 
     rate_fps: Mapping[str, float]
     gap_cv: float = 1.0
     slack: float = 1.0
+    reserve: float = 0.0
     usable: Mapping[str, float] = field(default_factory=dict)
 
     def share(self, templates: TemplateSet) -> FloatArray:
         """float64 [T]: how much of each template's capacity can be used."""
         slo_us = np.array(templates.slos_us)[templates.tightest]
-        wait_us = np.maximum(slo_us - templates.latency_us - templates.build_us, 0.0) * self.slack
+        left_us = (1 - self.reserve) * slo_us - templates.latency_us - templates.build_us
+        wait_us = np.maximum(left_us, 0.0) * self.slack
         service_us = 1e6 * templates.batch / np.where(np.isinf(templates.rate_fps), np.nan, templates.rate_fps).T
         longest_us = np.nanmax(service_us, axis=0)
         pooled = self.rate_fps[templates.model] * longest_us / 1e6 / max(self.gap_cv, 1e-3) ** 2
-        return utilisation(pooled, wait_us / longest_us) * self.usable.get(templates.model, 1.0)
+        shares = utilisation(pooled, wait_us / longest_us) * self.usable.get(templates.model, 1.0)
+        return np.where(left_us < 0, shares * OUT_OF_TIME, shares)

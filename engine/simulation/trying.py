@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from framepool.engine.outcomes import NS_PER_S, goodput_fps
 from framepool.engine.planning.inventory import Inventory
@@ -14,7 +14,7 @@ from framepool.engine.scheduling.registry import make_scheduler
 from framepool.engine.simulation.arrivals import Arrival, Source, merged, trace
 from framepool.engine.simulation.cluster import activated, worker_ids
 from framepool.engine.simulation.driver import Simulation, SimulationOptions
-from framepool.engine.simulation.loads import Load
+from framepool.engine.simulation.loads import RESERVE_OF_JITTER, Load
 from framepool.engine.simulation.service import Exact, LognormalJitter
 
 STREAMS_APART = 1 << 20
@@ -71,6 +71,9 @@ def try_plan(
         streams.append(made)
     settings = SchedulerOptions.late if policy == "framepool" else SchedulerOptions.published
     options = SchedulerOptions() if live else settings()
+    if policy == "framepool" and jitter and not live:
+        tightest_ms = min((demand.slo_ms for demand in plan.demands), default=0.0)
+        options = replace(options, publish_reserve_ns=round(RESERVE_OF_JITTER * jitter * tightest_ms * 1e6))
     service = LognormalJitter(jitter) if jitter else Exact()
     event = activated(plan, inventory)
     simulation = Simulation(make_scheduler(policy, options), event, SimulationOptions(seed=seed, service=service))

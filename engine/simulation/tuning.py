@@ -87,7 +87,7 @@ def tuned(
         usable = dict.fromkeys((d.model for d in demands), 1.0)
         rates = {d.model: first_fps.get(d.model, d.rate_fps) for d in demands}
         for _ in range(ROUNDS):
-            queueing = Queueing(rates, gap_cv=gap_cv, slack=slack, usable=usable)
+            queueing = Queueing(rates, gap_cv=gap_cv, slack=slack, reserve=how.reserve, usable=usable)
             plan = solve(profiles, inventory, demands, options, queueing=queueing)
             got = {d.model: carried(plan, d, plan.objective * d.rate_fps) for d in demands}
             found.setdefault(plan.pipelines, (plan, got, queueing))

@@ -71,3 +71,17 @@ def test_a_plan_pays_for_slack_it_does_not_have(make_profile, make_inventory) ->
         for plan in (plain, bursts)
     ]
     assert slack[1] >= slack[0]
+
+
+def test_nobody_waits_in_the_reserve(make_profile, make_inventory) -> None:
+    """Of 12 ms a template of 7 leaves 5 to wait; with 30 % kept back 1.4, and with half of it next to nothing."""
+    profiles = {"m": make_profile("m", {"a": [3000, 4000]}, shares=(1,), max_batch=1)}
+    inventory = make_inventory({"a": 40}, shares=(1,))
+    options = PlannerOptions(slo_margin=0.0, sharing=Sharing.POOL, enough=math.inf, tie_break=False, max_stages=1)
+    found = [
+        solve(profiles, inventory, [Demand("m", 12.0, 100.0)], options, queueing=Queueing({"m": 5000.0}, reserve=kept))
+        for kept in (0.0, 0.3, 0.5)
+    ]
+    z = [plan.objective for plan in found]
+    assert z[0] > z[1] > 100 * z[2] > 0
+    assert len({plan.pipelines[0].stages for plan in found}) == 1  # the only way there is

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 
 from framepool.engine.planning.inventory import DeviceClass, Inventory
 from framepool.engine.planning.plan import Demand
+from framepool.engine.scheduling.options import SchedulerOptions
 from framepool.engine.simulation.arrivals import Source, gamma, poisson, trace
 from framepool.engine.simulation.cluster import activated
 from framepool.engine.simulation.handmade import StageSketch, single
-from framepool.engine.simulation.loads import Load, Trial, largest
+from framepool.engine.simulation.loads import RESERVE_OF_JITTER, Load, Trial, largest
+from framepool.engine.simulation.service import LognormalJitter
 
 SOURCE = Source(0, "m", 100_000_000)
 
@@ -102,3 +104,17 @@ def test_a_pool_has_servers_of_its_own_and_is_dealt_to_them() -> None:
 def test_a_load_that_is_none_is_refused_before_anything_runs(kind: str) -> None:
     with pytest.raises(ValueError, match="use poisson, gamma:CV, cameras:FPS"):
         Load(kind)
+
+
+def test_what_varies_has_a_reserve() -> None:
+    """At little load batches are held until their head's deadline: late whenever service takes longer than profiled."""
+    made = single([StageSketch(4, 0.2, 50.0, device_class="a")], batch=3, slo_ms=80.0)
+    inventory = Inventory((DeviceClass("a", 4),), ())
+    demand = Demand("m", 80.0, 100.0)
+    shares = []
+    for reserve in (0.0, RESERVE_OF_JITTER * 0.05):
+        how = Trial("framepool", SchedulerOptions.late(), service=LognormalJitter(0.05), reserve=reserve)
+        totals = how.run(made.plan, inventory, demand, 20.0, 1).totals
+        shares.append(totals.in_time / totals.ended)
+    assert shares[0] < 0.9
+    assert shares[1] >= 0.97
