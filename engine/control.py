@@ -301,7 +301,8 @@ class StreamStats:
 
 @dataclass(frozen=True, slots=True)
 class EngineStats:
-    """`totals` sums all streams ever registered since start, removed ones included."""
+    """`totals` sums all streams ever registered since start, removed ones included; `latency` is over the frames of
+    all present streams together."""
 
     version: str
     uptime_s: float
@@ -313,6 +314,7 @@ class EngineStats:
     store_dropped: int
     store_state: str  # "ok" | "degraded"
     watchers: int
+    latency: LatencyBreakdown = LatencyBreakdown()
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,4 +365,6 @@ class Control(Protocol):
 
     def replan(self) -> PlacedPlan: ...
 
-    def stats(self) -> EngineStats: ...
+    def stats(self, window_s: float = 0.0) -> EngineStats:
+        """How the engine fares; latencies over frames published within `window_s` (0: each stream's last 1000)."""
+        ...

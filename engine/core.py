@@ -40,7 +40,7 @@ from framepool.engine.planning.plan import PlacedPlan
 from framepool.engine.profiling import Profiles
 from framepool.engine.publisher import Publisher
 from framepool.engine.replanning import Replanner
-from framepool.engine.reports import cut_infos, device_infos, model_info, snapshots
+from framepool.engine.reports import cut_infos, device_infos, model_info, overall, snapshots
 from framepool.engine.run_dir import RunDir
 from framepool.engine.runtime.data_plane import DataPlane, PlaneHooks
 from framepool.engine.runtime.event_log import EventLog
@@ -315,9 +315,9 @@ class Engine:
         with self._changing():
             return self._replanner.apply(self._streams.wishes(), anew=True)
 
-    def stats(self) -> EngineStats:
+    def stats(self, window_s: float = 0.0) -> EngineStats:
         self._check_running()
-        copies, totals = snapshots(self._plane)
+        copies, totals = snapshots(self._plane, window_s)
         store = self._store.stats()
         return EngineStats(
             version=__version__,
@@ -325,6 +325,7 @@ class Engine:
             policy=self._config.scheduler.policy,
             streams=tuple(copy.stats() for copy in sorted(copies, key=lambda copy: copy.config.name)),
             totals=totals,
+            latency=overall(copies),
             worker_restarts=self._fleet.restarts,
             store_backlog=store.backlog,
             store_dropped=store.dropped,

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from framepool.engine.control import (
     CutInfo,
     DeviceInfo,
+    LatencyBreakdown,
     ModelInfo,
     StreamConfig,
     StreamCounters,
@@ -23,6 +24,7 @@ from framepool.engine.control import (
     StreamStats,
 )
 from framepool.engine.hardware import Hardware
+from framepool.engine.outcomes import NS_PER_S
 from framepool.engine.planning.plan import PlacedPlan
 from framepool.engine.runtime.data_plane import DataPlane, without_password
 from framepool.engine.runtime.devices import DeviceSettings, cpu_model_name
@@ -86,17 +88,25 @@ def snapshot(plane: DataPlane, stream_id: int) -> StreamSnapshot:
     return plane.call(lambda: _copy(plane.streams()[stream_id], time.monotonic_ns()))
 
 
-def snapshots(plane: DataPlane) -> tuple[list[StreamSnapshot], StreamCounters]:
-    """All streams' records and the totals since start, taken at one moment."""
+def snapshots(plane: DataPlane, window_s: float) -> tuple[list[StreamSnapshot], StreamCounters]:
+    """All streams' records and the totals since start, taken at one moment; latencies of frames published within
+    `window_s` (0: all that are kept)."""
 
     def collect() -> tuple[list[StreamSnapshot], StreamCounters]:
         now_ns = time.monotonic_ns()
-        return [_copy(stream, now_ns) for stream in plane.streams().values()], plane.totals().counters()
+        since_ns = now_ns - round(window_s * NS_PER_S) if window_s else 0
+        return [_copy(stream, now_ns, since_ns) for stream in plane.streams().values()], plane.totals().counters()
 
     return plane.call(collect)
 
 
-def _copy(stream: Stream, now_ns: int) -> StreamSnapshot:
+def overall(copies: Iterable[StreamSnapshot]) -> LatencyBreakdown:
+    """Latencies over the frames of all streams together."""
+    rows = [copy.latency for copy in copies]
+    return breakdown(np.concatenate(rows)) if rows else LatencyBreakdown()
+
+
+def _copy(stream: Stream, now_ns: int, since_ns: int = 0) -> StreamSnapshot:
     sums, seconds = stream.recent.read(now_ns)
     return StreamSnapshot(
         id=stream.id,
@@ -112,7 +122,7 @@ def _copy(stream: Stream, now_ns: int) -> StreamSnapshot:
         recent_in_time=sums[IN_TIME],
         recent_ended=sums[ENDED],
         recent_s=seconds,
-        latency=stream.latency.snapshot(),
+        latency=stream.latency.snapshot(since_ns),
     )
 
 

@@ -193,7 +193,7 @@ class StreamStats(_message.Message):
     def __init__(self, stream: _Optional[str] = ..., model: _Optional[str] = ..., state: _Optional[_Union[_streams_pb2.StreamState, str]] = ..., slo_ms: _Optional[float] = ..., target_fps: _Optional[float] = ..., counters: _Optional[_Union[_streams_pb2.StreamCounters, _Mapping]] = ..., recent_attainment: _Optional[float] = ..., goodput_fps: _Optional[float] = ..., latency: _Optional[_Union[LatencyBreakdown, _Mapping]] = ...) -> None: ...
 
 class EngineStats(_message.Message):
-    __slots__ = ("version", "uptime", "policy", "streams", "totals", "worker_restarts", "store_backlog", "store_dropped", "store_state", "watchers")
+    __slots__ = ("version", "uptime", "policy", "streams", "totals", "worker_restarts", "store_backlog", "store_dropped", "store_state", "watchers", "latency")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     UPTIME_FIELD_NUMBER: _ClassVar[int]
     POLICY_FIELD_NUMBER: _ClassVar[int]
@@ -204,6 +204,7 @@ class EngineStats(_message.Message):
     STORE_DROPPED_FIELD_NUMBER: _ClassVar[int]
     STORE_STATE_FIELD_NUMBER: _ClassVar[int]
     WATCHERS_FIELD_NUMBER: _ClassVar[int]
+    LATENCY_FIELD_NUMBER: _ClassVar[int]
     version: str
     uptime: _duration_pb2.Duration
     policy: str
@@ -214,7 +215,8 @@ class EngineStats(_message.Message):
     store_dropped: int
     store_state: str
     watchers: int
-    def __init__(self, version: _Optional[str] = ..., uptime: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., policy: _Optional[str] = ..., streams: _Optional[_Iterable[_Union[StreamStats, _Mapping]]] = ..., totals: _Optional[_Union[_streams_pb2.StreamCounters, _Mapping]] = ..., worker_restarts: _Optional[int] = ..., store_backlog: _Optional[int] = ..., store_dropped: _Optional[int] = ..., store_state: _Optional[str] = ..., watchers: _Optional[int] = ...) -> None: ...
+    latency: LatencyBreakdown
+    def __init__(self, version: _Optional[str] = ..., uptime: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., policy: _Optional[str] = ..., streams: _Optional[_Iterable[_Union[StreamStats, _Mapping]]] = ..., totals: _Optional[_Union[_streams_pb2.StreamCounters, _Mapping]] = ..., worker_restarts: _Optional[int] = ..., store_backlog: _Optional[int] = ..., store_dropped: _Optional[int] = ..., store_state: _Optional[str] = ..., watchers: _Optional[int] = ..., latency: _Optional[_Union[LatencyBreakdown, _Mapping]] = ...) -> None: ...
 
 class ListDevicesRequest(_message.Message):
     __slots__ = ()
@@ -235,8 +237,10 @@ class ReplanRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetStatsRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("latency_window",)
+    LATENCY_WINDOW_FIELD_NUMBER: _ClassVar[int]
+    latency_window: _duration_pb2.Duration
+    def __init__(self, latency_window: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ...) -> None: ...
 
 class ProfileRequest(_message.Message):
     __slots__ = ("model", "force")

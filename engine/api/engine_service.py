@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 from framepool import __version__
-from framepool.engine.api import checks
+from framepool.engine.api import checks, requests
 from framepool.engine.api.edge import Context, Edge, time_left_s
 from framepool.engine.api.errors import OverloadedError
 from framepool.engine.api.wire_engine import device_to_wire, progress_to_wire, stats_to_wire
@@ -42,7 +42,8 @@ class EngineService(engine_pb2_grpc.EngineServiceServicer):
         return await self._edge.act(context, lambda: plan_to_wire(self._control.replan()))
 
     async def GetStats(self, request: engine_pb2.GetStatsRequest, context: Context) -> engine_pb2.EngineStats:
-        return await self._edge.look(context, lambda: stats_to_wire(self._control.stats()))
+        window_s = requests.latency_window_s(request)
+        return await self._edge.look(context, lambda: stats_to_wire(self._control.stats(window_s)))
 
     async def GetVersion(self, request: engine_pb2.GetVersionRequest, context: Context) -> engine_pb2.Version:
         return engine_pb2.Version(version=__version__, api_version=API_VERSION)

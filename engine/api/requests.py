@@ -10,10 +10,10 @@ from pathlib import Path
 
 from framepool.engine.api import checks
 from framepool.engine.api.credentials import split_credentials
-from framepool.engine.api.wire_values import service_class_from_wire, timestamp_ns
+from framepool.engine.api.wire_values import duration_ns, service_class_from_wire, timestamp_ns
 from framepool.engine.control import DetectionFilter, StreamChanges, StreamConfig
 from framepool.engine.errors import InvalidArgumentError
-from framepool.proto import detections_pb2, models_pb2, streams_pb2
+from framepool.proto import detections_pb2, engine_pb2, models_pb2, streams_pb2
 
 CHANGEABLE = frozenset(
     ("source", "username", "password", "model", "slo_ms", "target_fps", "loop", "disabled", "min_score", "labels",
@@ -191,6 +191,16 @@ def _server_path(value: str, model_roots: tuple[Path, ...]) -> Path:
     if not resolved.is_file():
         raise InvalidArgumentError(f"{field} {checks.shown(value)} is no file on the engine's machine", field=field)
     return resolved
+
+
+def latency_window_s(request: engine_pb2.GetStatsRequest) -> float:
+    """Seconds; 0.0 where the field is absent."""
+    if not request.HasField("latency_window"):
+        return 0.0
+    window_ns = duration_ns(request.latency_window)
+    if window_ns <= 0:
+        raise InvalidArgumentError("latency_window is not above 0; leave it out for all frames", field="latency_window")
+    return window_ns / 1e9
 
 
 def external_file(name: str) -> str:

@@ -124,6 +124,7 @@ def stats_to_wire(stats: EngineStats) -> engine_pb2.EngineStats:
         store_dropped=stats.store_dropped,
         store_state=stats.store_state,
         watchers=stats.watchers,
+        latency=_latency_to_wire(stats.latency),
     )
 
 
@@ -139,6 +140,7 @@ def stats_from_wire(message: engine_pb2.EngineStats) -> EngineStats:
         store_dropped=message.store_dropped,
         store_state=message.store_state,
         watchers=message.watchers,
+        latency=_latency_from_wire(message.latency),
     )
 
 

@@ -147,14 +147,16 @@ def stats(
     ctx: typer.Context,
     watch: Annotated[bool, typer.Option("--watch", help="Print again and again, until interrupted.")] = False,
     interval: Annotated[str, typer.Option("--interval", help="How often with --watch.")] = "2s",
+    window: Annotated[str, typer.Option("--window", help="Latencies of the last 30s, say; default: 1000 frames.")] = "",
     server: ServerOption = "",
     as_json: JsonOption = False,
 ) -> None:
     """Show attainment, goodput and where each stream's latency goes."""
     interval_s = max(_SHORTEST_INTERVAL_S, duration_ns(interval) / 1e9)
+    window_s = duration_ns(window) / 1e9 if window else 0.0
     with connect(ctx, server) as client:
         while True:
-            found = client.stats()
+            found = client.stats(window_s)
             if as_json and watch:
                 print_json_line(found)
             elif as_json:

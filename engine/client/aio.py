@@ -182,8 +182,9 @@ class AsyncClient:
     async def replan(self) -> PlacedPlan:
         return await self._send(verbs.replan())
 
-    async def stats(self) -> EngineStats:
-        return await self._send(verbs.stats())
+    async def stats(self, window_s: float = 0.0) -> EngineStats:
+        """Counters and latencies; these over frames published within `window_s` (0: each stream's last 1000)."""
+        return await self._send(verbs.stats(window_s))
 
     async def version(self) -> str:
         """Version of the engine."""

@@ -161,8 +161,9 @@ class Client:
     def replan(self) -> PlacedPlan:
         return self._send(verbs.replan())
 
-    def stats(self) -> EngineStats:
-        return self._send(verbs.stats())
+    def stats(self, window_s: float = 0.0) -> EngineStats:
+        """Counters and latencies; these over frames published within `window_s` (0: each stream's last 1000)."""
+        return self._send(verbs.stats(window_s))
 
     def version(self) -> str:
         """Version of the engine."""

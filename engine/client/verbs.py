@@ -11,7 +11,7 @@ from framepool.engine.api.wire_engine import device_from_wire, progress_from_wir
 from framepool.engine.api.wire_models import cut_from_wire, model_from_wire
 from framepool.engine.api.wire_plan import plan_from_wire
 from framepool.engine.api.wire_streams import changes_to_wire, registration_to_wire, stream_from_wire
-from framepool.engine.api.wire_values import model_resource, stream_resource
+from framepool.engine.api.wire_values import duration, model_resource, stream_resource
 from framepool.engine.control import (
     CutInfo,
     DetectionFilter,
@@ -161,8 +161,11 @@ def replan() -> Verb[PlacedPlan]:
     return Verb("EngineService", "Replan", engine_pb2.ReplanRequest(), plan_from_wire, SLOW_TIMEOUT_S)
 
 
-def stats() -> Verb[EngineStats]:
-    return Verb("EngineService", "GetStats", engine_pb2.GetStatsRequest(), stats_from_wire)
+def stats(window_s: float) -> Verb[EngineStats]:
+    request = engine_pb2.GetStatsRequest()
+    if window_s:
+        request.latency_window.CopyFrom(duration(round(window_s * 1e9)))
+    return Verb("EngineService", "GetStats", request, stats_from_wire)
 
 
 def version() -> Verb[str]:

@@ -260,6 +260,7 @@ class FrameFlow:
             frame.transfer_ns,
             frame.inference_ns,
             now_ns - frame.head_done_ns,
+            now_ns,
         )
         result = self._results[frame.id]
         found = build_detections(frame, result, self._hooks.next_cursor(), now_ns, command.in_time)

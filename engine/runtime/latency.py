@@ -27,24 +27,31 @@ PARTS = ("total", "decode", "queueing", "transfer", "inference", "publish", "ove
 
 
 class LatencyWindow:
-    """Latency parts of a stream's most recent completed frames, in a ring."""
+    """Latency parts of a stream's most recent completed frames, in a ring, with when each was published."""
 
-    __slots__ = ("_count", "_rows")
+    __slots__ = ("_count", "_published_ns", "_rows")
 
     def __init__(self, capacity: int = WINDOW_FRAMES) -> None:
         self._rows: NDArray[np.int64] = np.zeros((capacity, len(PARTS)), dtype=np.int64)
+        self._published_ns: NDArray[np.int64] = np.zeros(capacity, dtype=np.int64)
         self._count = 0
 
-    def add(self, total_ns: int, decode_ns: int, transfer_ns: int, inference_ns: int, publish_ns: int) -> None:
-        """Takes in one frame; queueing and overhead follow from the rest."""
+    def add(
+        self, total_ns: int, decode_ns: int, transfer_ns: int, inference_ns: int, publish_ns: int, now_ns: int = 0
+    ) -> None:
+        """Takes in one frame, published at `now_ns`; queueing and overhead follow from the rest."""
         queueing_ns = max(0, total_ns - decode_ns - transfer_ns - inference_ns - publish_ns)
         row = (total_ns, decode_ns, queueing_ns, transfer_ns, inference_ns, publish_ns, total_ns - inference_ns)
-        self._rows[self._count % len(self._rows)] = row
+        at = self._count % len(self._rows)
+        self._rows[at] = row
+        self._published_ns[at] = now_ns
         self._count += 1
 
-    def snapshot(self) -> NDArray[np.int64]:
-        """int64 [frames, parts] in nanoseconds, columns as in `PARTS`; a copy."""
-        return self._rows[: min(self._count, len(self._rows))].copy()
+    def snapshot(self, since_ns: int = 0) -> NDArray[np.int64]:
+        """A copy: int64 [frames, parts] (`PARTS`) in nanoseconds, of frames published from `since_ns` on."""
+        count = min(self._count, len(self._rows))
+        rows: NDArray[np.int64] = self._rows[:count][self._published_ns[:count] >= since_ns]
+        return rows
 
 
 def breakdown(rows: NDArray[np.int64]) -> LatencyBreakdown:

@@ -165,6 +165,7 @@ class FakeControl:
         self.first_state = StreamState.RUNNING
         self.first_error = ("", "")
         self.profile_steps = 3
+        self.stats_window_s = 0.0
 
     def _enter(self, verb: str) -> None:
         self.calls.append(verb)
@@ -293,8 +294,9 @@ class FakeControl:
         self._enter("replan")
         return placed_plan()
 
-    def stats(self) -> EngineStats:
+    def stats(self, window_s: float = 0.0) -> EngineStats:
         self._enter("stats")
+        self.stats_window_s = window_s
         counters = StreamCounters(10, 7, 6, {DropReason.STALE: 2}, 1, 3)
         latency = LatencyBreakdown(
             total=Quantiles(41.5, 50.0, 61.25, 70.0, 100), decode=Quantiles(3.0, 4.0, 5.0, 6.0, 9)
@@ -314,4 +316,5 @@ class FakeControl:
             store_dropped=4,
             store_state="ok",
             watchers=len(self.subscriptions),
+            latency=latency,
         )  # fmt: skip

@@ -95,6 +95,8 @@ def test_engine_verbs(control: FakeControl, client: Client) -> None:
     assert client.plan() == placed_plan()
     assert client.replan() == placed_plan()
     assert client.stats() == control.stats()
+    client.stats(window_s=12.5)
+    assert control.stats_window_s == 12.5
     assert client.version() == __version__
     steps = list(client.profile("nanodet", force=True))
     assert [step.done for step in steps] == [1, 2, 3]
@@ -139,6 +141,8 @@ def test_async_client_has_the_same_verbs(control: FakeControl, address: str, tmp
             assert await client.devices() == control.devices()
             assert await client.plan() == await client.replan() == placed_plan()
             assert await client.stats() == control.stats()
+            await client.stats(window_s=1.5)
+            assert control.stats_window_s == 1.5
             assert await client.version() == __version__
             assert [step.done async for step in client.profile("nanodet")] == [1, 2, 3]
             watch = client.watch_detections(resume_cursor=3)

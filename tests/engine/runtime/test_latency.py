@@ -39,6 +39,15 @@ def test_quantiles_are_of_the_newest_frames() -> None:
     assert total.p99_ms == pytest.approx(99.01)
 
 
+def test_only_frames_of_the_window_asked_for() -> None:
+    window = LatencyWindow(capacity=10)
+    for second in range(15):
+        window.add(second * MS, 0, 0, 0, 0, now_ns=second * 10**9)
+    assert breakdown(window.snapshot(since_ns=12 * 10**9)).total.p50_ms == 13
+    assert breakdown(window.snapshot()).total.count == 10
+    assert breakdown(window.snapshot(since_ns=15 * 10**9)).total.count == 0
+
+
 def test_no_frames_no_figures() -> None:
     assert breakdown(LatencyWindow().snapshot()).total.count == 0
 
