@@ -9,10 +9,12 @@ from typing import Annotated, Literal
 
 import typer
 
-from framepool.benchmarks import DATA_VARIABLE
+from framepool.benchmarks import DATA_VARIABLE, slo_cli
 from framepool.engine.cli.output import print_table
 
-app = typer.Typer(help="Measurements: import-ppipe, study.", no_args_is_help=True)
+app = typer.Typer(help="Measurements: slo, import-ppipe, study.", no_args_is_help=True)
+
+app.command("slo")(slo_cli.slo)
 
 Kind = Literal["maf19", "maf21", "ablation", "scaling"]
 DataOption = Annotated[

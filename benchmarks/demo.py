@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import threading
@@ -19,6 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import av
 import cv2
@@ -26,6 +26,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from framepool.benchmarks.own_engine import own_engine
 from framepool.engine.client import Client
 from framepool.engine.control import DetectionFilter, EngineStats, FrameDetections, StreamConfig, StreamState, WatchItem
 from framepool.engine.hardware import allowed_cores
@@ -43,7 +44,6 @@ PICTURE_FRAME = 100
 LEAST_ATTAINMENT = 0.99
 LEAST_IOU = 0.5
 LEAST_SCORE = 0.45
-START_TIMEOUT_S = 60.0
 RUN_TIMEOUT_S = 90.0
 
 console = Console(soft_wrap=True, highlight=False)
@@ -57,62 +57,28 @@ class Seen:
     lost: int = 0
 
 
-def engine_config(folder: Path, *, split: bool) -> str:
+def engine_settings(*, split: bool) -> dict[str, Any]:
     """Two device classes on this machine's first two cores; one where there is but one core."""
     precision = "bf16" if cpu_has_bf16() else "fp32"
     cores = allowed_cores()
     devices = [("openvino", precision, cores[0])]
     if len(cores) > 1:
         devices.append(("onnxruntime", "fp32", cores[1]))
-    lines = ["[engine]", f"state_dir = {json.dumps(str(folder))}", 'log_format = "json"', "", "[api]", "port = 0"]
-    lines += ["http_port = -1", "", "[profiles]", "seconds_per_batch = 0.1"]
+    settings: dict[str, Any] = {"profiles": {"seconds_per_batch": 0.1}}
     if split and len(devices) > 1:
-        lines += ["", "[planner]", "min_stages = 2", "distinct_classes = true"]
-    for backend, kind, core in devices:
-        lines += ["", "[[devices]]", f'class = "{backend}-{kind}"', f'backend = "{backend}"', f'precision = "{kind}"']
-        lines += [f"cores = [{core}]"]
-    return "\n".join(lines) + "\n"
+        settings["planner"] = {"min_stages": 2, "distinct_classes": True}
+    settings["devices"] = [
+        {"class": f"{backend}-{kind}", "backend": backend, "precision": kind, "cores": [core]}
+        for backend, kind, core in devices
+    ]
+    return settings
 
 
 @contextmanager
 def running_engine(folder: Path, *, split: bool) -> Iterator[str]:
-    """An engine as people start it; yields its address. Ends it by SIGTERM, and waits for it."""
-    config = folder / "framepool.toml"
-    config.write_text(engine_config(folder / "state", split=split), encoding="utf-8")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "framepool.engine.cli", "serve", "--config", str(config)],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    port: list[int] = []
-    tail: list[str] = []
-    ready = threading.Event()
-
-    def read() -> None:
-        assert process.stderr is not None
-        for line in process.stderr:
-            tail.append(line)
-            del tail[:-20]
-            if not port and '"serving"' in line:
-                port.append(int(json.loads(line)["port"]))
-                ready.set()
-        ready.set()
-
-    reader = threading.Thread(target=read, daemon=True)
-    reader.start()
-    try:
-        ready.wait(START_TIMEOUT_S)
-        if not port:
-            raise SystemExit("the engine did not start:\n" + "".join(tail))
-        yield f"127.0.0.1:{port[0]}"
-    finally:
-        process.terminate()
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        reader.join(5)
+    """The demo's engine; yields its address."""
+    with own_engine(engine_settings(split=split), folder) as engine:
+        yield engine.address
 
 
 def measure(client: Client) -> None:

@@ -58,6 +58,7 @@ def planner_options(settings: PlannerSection) -> PlannerOptions:
         max_stages=settings.max_stages,
         max_batch=settings.max_batch,
         distinct_classes=settings.distinct_classes,
+        restrict_sequences=settings.restrict_sequences,
         sharing=Sharing.DEVICE,
         time_limit_s=settings.time_limit_s,
     )

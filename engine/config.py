@@ -75,6 +75,8 @@ class PlannerSection(_Section):
         le=10,
         description="streams are admitted while so many times their load fits: decoding needs cores too",
     )
+    admit_all: bool = Field(False, description="streams are taken in even where they do not fit: for measurements")
+    restrict_sequences: bool = Field(False, description="of each order of classes one template, as PPipe plans")
     time_limit_s: float = Field(2.0, gt=0, le=600)
 
 
