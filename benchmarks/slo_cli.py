@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 import sys
+import tempfile
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,7 +19,7 @@ UNMET = 1
 
 
 def slo(
-    model: Annotated[str, typer.Option("--model", help="A registered or bundled model.")] = "nanodet",
+    model: Annotated[str, typer.Option("--model", help="A registered or bundled model, or an ONNX file.")] = "nanodet",
     source: Annotated[str, typer.Option("--source", help="Clip that the cameras show, or a URL.")] = "",
     slo_text: Annotated[str, typer.Option("--slo", help="Latency SLO, like 100ms.")] = "250ms",
     fps: Annotated[float, typer.Option("--fps", min=0.1, help="Frames a second of a camera.")] = 10.0,
@@ -40,6 +41,9 @@ def slo(
         list[str] | None, typer.Option("--scenario", help="burst, churn, kill, offline; at 0.8 of what was found.")
     ] = None,
     bare: Annotated[bool, typer.Option("--bare", help="Also measure bare loops on the own engine's devices.")] = False,
+    simulate: Annotated[
+        bool, typer.Option("--simulate", help="Also simulate the plan with the times measured (own engine).")
+    ] = False,
     require: Annotated[
         list[str] | None, typer.Option("--require", help="goodput=30, attainment=0.99: exit code 1 where unmet.")
     ] = None,
@@ -53,7 +57,8 @@ def slo(
     from framepool.benchmarks.slo.report import COLUMNS, Measurement, rows, summary, write
     from framepool.benchmarks.slo.run import Cameras, Window
     from framepool.benchmarks.slo.scenarios import SCENARIOS
-    from framepool.benchmarks.slo.under_test import own_settings, under_test
+    from framepool.benchmarks.slo.simulated import simulated_load
+    from framepool.benchmarks.slo.under_test import Model, own_settings, under_test
     from framepool.engine.config import make_config
     from framepool.engine.hardware import allowed_cores, build_hardware
     from framepool.streams import SAMPLES_DIR
@@ -62,27 +67,40 @@ def slo(
     asked = tuple(scenario or ())
     if unknown := [name for name in asked if name not in (*SCENARIOS, "offline")]:
         raise typer.BadParameter(f"scenario {unknown[0]!r} is unknown; there are {', '.join(SCENARIOS)}, offline")
-    if bare and target:
-        raise typer.BadParameter("--bare measures this machine; it goes with an engine of the harness's own only")
+    if (bare or simulate) and target:
+        raise typer.BadParameter("--bare and --simulate go with an engine of the harness's own, not with --target")
     source = source or str(SAMPLES_DIR / "walkway.mp4")
-    cameras = Cameras(model, source, duration_ms(slo_text), fps, seed)
+    wanted_model = Model.of(model)
+    cameras = Cameras(wanted_model.name, source, duration_ms(slo_text), fps, seed)
     window = Window(duration_ns(seconds) / 1e9, duration_ns(warm_up) / 1e9)
-    settings = own_settings(
-        policy=policy, plan=plan, devices=devices or [], base=config, source=source,
-        slo_margin=None if margin < 0 else margin,
-    )  # fmt: skip
-    with under_test(settings, target, model) as engine:
-        harness = Harness(engine, cameras, window, Wanted(attainment, load, step, runs))
-        with _bar() as bar:
-            task = bar.add_task("", total=None)
+    with tempfile.TemporaryDirectory(prefix="framepool-bench-") as folder, _bar() as bar:
+        log = Path(folder) / "events.jsonl"
+        settings = own_settings(
+            policy=policy,
+            plan=plan,
+            devices=devices or [],
+            base=config,
+            source=source,
+            slo_margin=None if margin < 0 else margin,
+            event_log=log if simulate else None,
+        )
+        task = bar.add_task("measuring the model", total=None)
+        with under_test(settings, target, wanted_model, Path(folder)) as engine:
+            harness = Harness(engine, cameras, window, Wanted(attainment, load, step, runs))
             best_fps, best = harness.search(lambda text: bar.update(task, description=text))
             beside = harness.scenarios(asked, best_fps, lambda text: bar.update(task, description=text))
-        listed = engine.client.devices()
-        ran_policy = engine.client.stats().policy
+            listed = engine.client.devices()
+            ran_policy = engine.client.stats().policy
+        simulated_fps = None
+        if simulate and best:
+            bar.update(task, description="simulating")
+            latency = best[-1].latency
+            elsewhere_ms = latency.decode.p50_ms + latency.publish.p50_ms
+            simulated_fps = simulated_load(log, cameras.model, cameras.slo_ms, fps, elsewhere_ms, attainment)
     alone = None
     if bare:
         own = build_hardware(make_config(settings).devices)
-        alone = measure(own.devices, model, source, fps, len(allowed_cores()), window.seconds)
+        alone = measure(own.devices, wanted_model, source, fps, len(allowed_cores()), window.seconds)
     found = Measurement(
         cameras=cameras,
         window=window,
@@ -96,6 +114,7 @@ def slo(
         plan="the target's own" if target else plan,
         seed=seed,
         emulated=tuple(f"{device.id}: {device.hardware}" for device in listed if device.emulated),
+        simulated_fps=simulated_fps,
         facts=facts(),
         command=shlex.join(["framepool", *sys.argv[1:]]),
     )

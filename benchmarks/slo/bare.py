@@ -22,6 +22,7 @@ import msgspec
 import numpy as np
 
 from framepool.benchmarks import MeasurementError
+from framepool.benchmarks.slo.under_test import Model
 from framepool.engine.runtime.backends.registry import backend_loader
 from framepool.engine.runtime.child import enter_child, frame_config, pin_to_cores
 from framepool.engine.runtime.devices import DeviceSettings, StageSettings
@@ -70,11 +71,14 @@ class Job(msgspec.Struct, frozen=True):
     seconds: float
 
 
-def measure(devices: Sequence[DeviceSettings], model: str, source: str, fps: float, cores: int, seconds: float) -> Bare:
-    """Measures devices and decoding. `model` is a bundled one. Raises MeasurementError with the cause."""
+def measure(
+    devices: Sequence[DeviceSettings], model: Model, source: str, fps: float, cores: int, seconds: float
+) -> Bare:
+    """Measures devices and decoding. `model` is a bundled one or a file. Raises MeasurementError with the cause."""
     with tempfile.TemporaryDirectory(prefix="framepool-bare-") as folder:
         registry = ModelRegistry(Path(folder))
-        entry, partition = registry.get(model), registry.partition(model)
+        entry = registry.get(model.name) if model.path is None else registry.add(model.name, model.path)
+        partition = registry.partition(model.name)
         batches = tuple(b for b in BATCHES if entry.spec.batch_safe and (b <= (entry.spec.max_batch or b))) or (1,)
         stage = StageSettings(
             str(entry.path),

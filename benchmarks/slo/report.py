@@ -35,6 +35,7 @@ class Measurement:
     plan: str
     seed: int
     emulated: tuple[str, ...]
+    simulated_fps: float | None
     facts: Mapping[str, str]
     command: str
 
@@ -107,6 +108,11 @@ def summary(found: Measurement) -> list[str]:
             f"bare loops over ready tensors: {found.bare.total_fps:.1f} fps ({devices}); decoding takes "
             f"{found.bare.decode_s * 1e3:.2f} ms of a core per frame, which leaves {found.bare.ceiling_fps:.1f} fps; "
             f"goodput is {found.efficiency:.2f} of that"
+        )
+    if found.simulated_fps is not None:
+        lines.append(
+            f"simulated, same plan, measured times, cameras with assigned phases: {found.simulated_fps:.1f} fps "
+            f"({found.best_fps / found.simulated_fps if found.simulated_fps else 0.0:.3f} of it live)"
         )
     if found.best and found.best[-1].cpu_ms_per_frame:
         used = {

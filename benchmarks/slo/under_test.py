@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +11,8 @@ from typing import Any
 
 from framepool.benchmarks import MeasurementError
 from framepool.benchmarks.own_engine import own_engine
-from framepool.engine.client import Client
+from framepool.engine.cli.models import model_name
+from framepool.engine.client import Client, ModelSource
 from framepool.engine.config import load_config
 
 PLANS: Mapping[str, Mapping[str, Any]] = {
@@ -26,6 +26,24 @@ _DEVICE = re.compile(
     r"(?:(?P<count>\d+)\*)?(?:emulated:(?P<emulates>[a-z0-9._-]+?)(?::x(?P<scale>[\d.]+))?"
     r"|(?P<backend>onnxruntime|openvino)-(?P<precision>fp32|bf16|fp16|int8))(?:@(?P<cores>[\d+-]+))?"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """What is measured: a model that the engine has, or an ONNX file that it is given under `name`."""
+
+    name: str
+    path: Path | None
+
+    @classmethod
+    def of(cls, text: str) -> Model:
+        """From a name or a path that ends in .onnx. Raises MeasurementError where there is no such file."""
+        if not text.endswith(".onnx"):
+            return cls(text, None)
+        path = Path(text)
+        if not path.is_file():
+            raise MeasurementError(f"model {text}: there is no such file")
+        return cls(model_name(path.stem), path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +99,14 @@ def _cores(text: str, device: str) -> list[int]:
 
 
 def own_settings(
-    *, policy: str, plan: str, devices: Sequence[str], base: Path | None, source: str, slo_margin: float | None
+    *,
+    policy: str,
+    plan: str,
+    devices: Sequence[str],
+    base: Path | None,
+    source: str,
+    slo_margin: float | None,
+    event_log: Path | None = None,
 ) -> dict[str, Any]:
     """Sections for an engine of the harness's own: those of the file `base`, with what the options say on top."""
     settings: dict[str, Any] = load_config(base).from_file if base is not None else {}
@@ -91,6 +116,8 @@ def own_settings(
     settings = {**settings, "planner": planner}
     if policy:
         settings["scheduler"] = {**settings.get("scheduler", {}), "policy": policy}
+    if event_log is not None:
+        settings["scheduler"] = {**settings.get("scheduler", {}), "event_log": str(event_log)}
     if devices:
         settings["devices"] = device_sections(devices)
     if "://" not in source:
@@ -101,18 +128,20 @@ def own_settings(
 
 
 @contextmanager
-def under_test(settings: Mapping[str, Any], target: str, model: str) -> Iterator[UnderTest]:
-    """The engine at `target` ("host:port"), or, where that is "", one with `settings`; its model measured."""
-    with tempfile.TemporaryDirectory(prefix="framepool-bench-") as folder:
-        if target:
-            with Client(target) as client:
-                yield _ready(UnderTest(client, None), model)
-            return
-        with own_engine(settings, Path(folder)) as engine, Client(engine.address) as client:
-            yield _ready(UnderTest(client, engine.pid), model)
+def under_test(settings: Mapping[str, Any], target: str, model: Model, folder: Path) -> Iterator[UnderTest]:
+    """The engine at `target` ("host:port"), or, where that is "", one with `settings` and its state in `folder`; its
+    model measured."""
+    if target:
+        with Client(target) as client:
+            yield _ready(UnderTest(client, None), model)
+        return
+    with own_engine(settings, folder) as engine, Client(engine.address) as client:
+        yield _ready(UnderTest(client, engine.pid), model)
 
 
-def _ready(engine: UnderTest, model: str) -> UnderTest:
-    for _ in engine.client.profile(model):
+def _ready(engine: UnderTest, model: Model) -> UnderTest:
+    if model.path is not None:
+        engine.client.add_model(ModelSource(model.name, model.path, replace=True))
+    for _ in engine.client.profile(model.name):
         pass
     return engine

@@ -130,6 +130,7 @@ def _measurement() -> Measurement:
         plan="framepool",
         seed=1,
         emulated=(),
+        simulated_fps=63.0,
         facts={"cpu": "x & y"},
         command="framepool bench slo",
     )
