@@ -73,3 +73,5 @@ def own_engine(settings: Mapping[str, Any], folder: Path) -> Iterator[OwnEngine]
             process.kill()
             process.wait()
         reader.join(5)
+        if process.stderr is not None:
+            process.stderr.close()

@@ -48,11 +48,13 @@ def test_f7_f8_passwords_appear_nowhere(state_dir: Path) -> None:
             "host": f"rtsps://{LOGIN}:{ENCODED}@no-such-host.invalid/cam",
         }
         for name, url in urls.items():
-            seen.append(repr(client.register_stream(rig.clip_stream(name, source=url))))
+            seen.append(repr(client.register_stream(rig.clip_stream(name, source=url, target_fps=1))))
         seen.append(
             repr(
                 client.register_stream(
-                    rig.clip_stream("apart", source="rtsp://127.0.0.1:1/c", username=LOGIN, password=PASSWORD)
+                    rig.clip_stream(
+                        "apart", source="rtsp://127.0.0.1:1/c", target_fps=1, username=LOGIN, password=PASSWORD
+                    )
                 )
             )
         )
