@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from framepool.engine.scheduling.events import DropReason
 
 
-@dataclass(frozen=True, slots=True)
-class Hop:
+class Hop(msgspec.Struct, frozen=True):
     """One stage of a batch's route. The worker may start within [earliest_ns, latest_ns] and refuses outside it.
 
     `start_ns`/`end_ns` are the reserved (predicted) times: workers order their queue by `start_ns`. earliest_ns may
@@ -25,8 +24,7 @@ class Hop:
     input_ns: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Dispatch:
+class Dispatch(msgspec.Struct, frozen=True):
     """Run `frames` (ids, in batch order) as one batch through `hops`, consecutive stages of `pipeline_id`.
 
     hops[0].stage is 0 for fresh frames; a policy that decides stage by stage (reactive) sends one hop at a time, and
@@ -39,24 +37,21 @@ class Dispatch:
     hops: tuple[Hop, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Complete:
+class Complete(msgspec.Struct, frozen=True):
     """The frame's detections are published; `in_time` = published no later than its deadline. Ends the frame."""
 
     frame_id: int
     in_time: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Drop:
+class Drop(msgspec.Struct, frozen=True):
     """The frame ends without detections. Ends the frame."""
 
     frame_id: int
     reason: DropReason
 
 
-@dataclass(frozen=True, slots=True)
-class WakeAt:
+class WakeAt(msgspec.Struct, frozen=True):
     """Send a `Tick` at `at_ns`; replaces any earlier `WakeAt`."""
 
     at_ns: int

@@ -7,8 +7,9 @@ A *worker id* names one stage worker (one pipeline stage on one virtual device);
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from framepool.engine.planning.plan import Plan
 
@@ -38,8 +39,7 @@ class RefusalReason(StrEnum):
     NO_INPUT = "no-input"  # the input slot no longer holds the frame it was sent for
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(msgspec.Struct, frozen=True):
     """One decoded picture. `id` is unique for the engine's life; `deadline_ns` = capture + SLO (offline: ignored)."""
 
     id: int
@@ -50,25 +50,21 @@ class Frame:
     service_class: ServiceClass = ServiceClass.LIVE
 
 
-@dataclass(frozen=True, slots=True)
-class FrameArrived:
+class FrameArrived(msgspec.Struct, frozen=True):
     frame: Frame
 
 
-@dataclass(frozen=True, slots=True)
-class RoomWanted:
+class RoomWanted(msgspec.Struct, frozen=True):
     """The stream's decoder has a newer frame and no free slot: its oldest waiting live frame should give way."""
 
     stream_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class StreamRemoved:
+class StreamRemoved(msgspec.Struct, frozen=True):
     stream_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class StageFinished:
+class StageFinished(msgspec.Struct, frozen=True):
     """Worker `worker_id` ran stage `stage` of the batch from `start_ns` to `end_ns`.
 
     For the model's last stage this means that the frames' detections are published, unless listed in
@@ -83,16 +79,14 @@ class StageFinished:
     failed_frames: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class StageRefused:
+class StageRefused(msgspec.Struct, frozen=True):
     batch_id: int
     stage: int
     worker_id: str
     reason: RefusalReason
 
 
-@dataclass(frozen=True, slots=True)
-class StageFailed:
+class StageFailed(msgspec.Struct, frozen=True):
     """Inference raised; the batch's frames end as dropped/error. The worker lives on."""
 
     batch_id: int
@@ -101,22 +95,19 @@ class StageFailed:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerUp:
+class WorkerUp(msgspec.Struct, frozen=True):
     """The worker is loaded, warm and takes batches (first start or after a restart)."""
 
     worker_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerLost:
+class WorkerLost(msgspec.Struct, frozen=True):
     """The worker died with everything it held."""
 
     worker_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class PlanActivated:
+class PlanActivated(msgspec.Struct, frozen=True):
     """From now on route by `plan`. `workers` maps (pipeline id, stage index) to worker ids, each of them up or
     announced by a `WorkerUp` later. `links` maps a worker id to the id of the link it shares (absent: no link, i.e.
     shared memory). Batches in flight on workers that are no longer listed still finish and are still reported.
@@ -127,8 +118,7 @@ class PlanActivated:
     links: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(msgspec.Struct, frozen=True):
     """The time asked for by the last `WakeAt` has come (an early or spurious tick does no harm)."""
 
 
