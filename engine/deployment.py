@@ -199,7 +199,7 @@ class Deployment:
             worker_id=stage.worker_id,
             title=f"framepool: stage {stage.worker_id}",
             engine_endpoint=self._plane.endpoint,
-            own_endpoint=f"ipc://{self._run_dir}/w{next(self._endpoints)}",
+            own_endpoint=f"{self._run_dir}/w{next(self._endpoints)}",
             device=device,
             stage=StageSettings(
                 str(stage.path),

@@ -41,7 +41,7 @@ class RunDir:
     @property
     def engine_endpoint(self) -> str:
         """Where the engine listens for its children."""
-        return f"ipc://{self.path}/engine"
+        return f"{self.path}/engine"
 
     def name_arena(self) -> str:
         """A fresh name for an arena of this engine."""

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 FOLDERS = ("engine", "models", "streams", "proto", "benchmarks", "framepool")
 
 PURE = ("engine.planning", "engine.scheduling", "engine.simulation")
-HEAVY = ("torch", "torchvision", "onnxruntime", "openvino", "cv2", "av", "zmq", "grpc", "sqlalchemy")
+HEAVY = ("torch", "torchvision", "onnxruntime", "openvino", "cv2", "av", "grpc", "sqlalchemy")
 
 MAY_NOT_IMPORT: dict[str, tuple[str, ...]] = {
     "streams": ("framepool.engine", "framepool.models", "framepool.proto", "framepool.benchmarks"),
@@ -26,9 +26,9 @@ MAY_NOT_IMPORT: dict[str, tuple[str, ...]] = {
                        "framepool.engine.core", "grpc"),
     "engine.store": ("framepool.engine.runtime", "framepool.engine.api", "framepool.engine.core", "grpc"),
     "engine.api": ("framepool.engine.runtime", "framepool.engine.store", "framepool.engine.core",
-                   "framepool.engine.cli", "sqlalchemy", "zmq"),
+                   "framepool.engine.cli", "sqlalchemy"),
     "engine.client": ("framepool.engine.runtime", "framepool.engine.store", "framepool.engine.core",
-                      "framepool.engine.cli", "sqlalchemy", "zmq"),
+                      "framepool.engine.cli", "sqlalchemy"),
     "engine": ("framepool.benchmarks",),
 }  # fmt: skip
 """By package: prefixes of modules that nothing in it imports."""

@@ -1,16 +1,15 @@
 """The engine's data thread: one loop that hears every child, drives the scheduler and sends orders.
 
-    children ==DEALER==> ROUTER --> FrameFlow (frames, batches, scheduler) --> ROUTER ==> children
-    other threads --call/post--> inbox --^                                \\--> publish (never blocks)
+    children ==node==> node --> FrameFlow (frames, batches, scheduler) --> node ==> children
+    other threads --call/post--> inbox --^                            \\--> publish (never blocks)
 
 It is the sole owner of streams, feeds, frames, batches and their slots; every other thread of the engine talks to it
-through `call` (waits, bounded) or `post`. It never waits for anything but its poll.
+through `call` (waits, bounded) or `post`. It never waits for anything but its node.
 """
 
 from __future__ import annotations
 
 import queue
-import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -21,7 +20,6 @@ from typing import TypeVar
 
 import msgspec
 import structlog
-import zmq
 
 from framepool.engine.control import FrameDetections, StreamConfig, StreamState
 from framepool.engine.errors import DeadlineError, EngineStoppedError
@@ -32,7 +30,7 @@ from framepool.engine.runtime.event_log import EventLog
 from framepool.engine.runtime.feeds import DecoderLink, Feed, FeedSource, Stream, Tally, WorkerLink
 from framepool.engine.runtime.frame_flow import FlowHooks, FrameFlow
 from framepool.engine.runtime.latency import RecentSums
-from framepool.engine.runtime.transport import router
+from framepool.engine.runtime.transport import Node
 from framepool.engine.scheduling.core import Scheduler
 from framepool.engine.scheduling.events import PlanActivated
 from framepool.models.spec import ModelSpec
@@ -41,10 +39,8 @@ log = structlog.get_logger("framepool.data")
 
 T = TypeVar("T")
 
-MESSAGES_PER_TURN = 256
-"""Reports taken in before the inbox and the clock are looked at again."""
 HOUSEKEEPING_NS = 500_000_000
-IDLE_POLL_MS = 250
+IDLE_WAIT_S = 0.25
 ENDED_STATES = frozenset({StreamState.FINISHED, StreamState.FINISHED_WITH_ERRORS, StreamState.FAILED})
 
 
@@ -70,12 +66,8 @@ class DataPlane:
         self.endpoint = endpoint
         self._hooks = hooks
         self._event_log = event_log
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._router = router(self._context, endpoint)
+        self._node = Node(m.ENGINE, endpoint)
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._bell, self._ringer = socket.socketpair()
-        self._bell.setblocking(False)
-        self._ringer.setblocking(False)
         self._flow = FrameFlow(
             scheduler,
             FlowHooks(
@@ -106,9 +98,7 @@ class DataPlane:
         """Runs `action` on the data thread, some time soon."""
         self._inbox.put(action)
         try:
-            self._ringer.send(b"!")
-        except BlockingIOError:
-            pass  # the bell is ringing already
+            self._node.ring()
         except OSError as exc:
             raise EngineStoppedError("the engine has stopped") from exc
 
@@ -131,15 +121,13 @@ class DataPlane:
     # The loop
 
     def _run(self) -> None:
-        poller = zmq.Poller()
-        poller.register(self._router, zmq.POLLIN)
-        poller.register(self._bell.fileno(), zmq.POLLIN)
         next_housekeeping_ns = 0
         while not self._stopping:
-            poller.poll(self._wait_ms())
+            reports = self._node.wait(self._wait_s())
             try:
                 self._take_calls()
-                self._take_reports()
+                for sender, report in reports:
+                    self._take_report(sender, report)
                 now_ns = time.monotonic_ns()
                 if self._flow.wake_ns <= now_ns:
                     self._flow.tick()
@@ -149,20 +137,14 @@ class DataPlane:
                         log.error("a worker hangs", worker=link.worker_id)
                         link.waiting.clear()
                         self._hooks.child_hung(link.child_id)
-            except Exception:  # a fault in one message must not end the engine
+            except Exception:  # a fault in one call must not end the engine
                 log.exception("fault in the data plane")
         self._close()
 
-    def _wait_ms(self) -> int:
-        until_ns = self._flow.wake_ns - time.monotonic_ns()
-        return max(0, min(IDLE_POLL_MS, -(-until_ns // 1_000_000)))
+    def _wait_s(self) -> float:
+        return max(0.0, min(IDLE_WAIT_S, (self._flow.wake_ns - time.monotonic_ns()) / 1e9))
 
     def _take_calls(self) -> None:
-        try:
-            while self._bell.recv(4096):
-                pass
-        except BlockingIOError:
-            pass
         while True:
             try:
                 action = self._inbox.get_nowait()
@@ -170,18 +152,13 @@ class DataPlane:
                 return
             action()
 
-    def _take_reports(self) -> None:
-        for _ in range(MESSAGES_PER_TURN):
-            try:
-                sender, data = self._router.recv_multipart(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            try:
-                report = m.decode_report.decode(data)
-            except msgspec.MsgspecError as exc:
-                log.error("a child sent what can't be read", child=sender.decode(), cause=str(exc))
-                continue
-            self._take_in(sender.decode(), report)
+    def _take_report(self, sender: str, data: bytes) -> None:
+        try:
+            self._take_in(sender, m.decode_report.decode(data))
+        except msgspec.MsgspecError as exc:
+            log.error("a child sent what can't be read", child=sender, cause=str(exc))
+        except Exception:  # a fault in one message must not end the engine
+            log.exception("fault in the data plane", child=sender)
 
     def _take_in(self, sender: str, report: m.Report) -> None:
         match report:
@@ -210,12 +187,10 @@ class DataPlane:
                 self._hooks.child_refused(report)
 
     def _send(self, child_id: str, order: m.Order) -> bool:
-        try:
-            self._router.send_multipart([child_id.encode(), m.encoder.encode(order)], zmq.NOBLOCK)
-        except zmq.ZMQError as exc:
-            log.warning("a child can't be reached", child=child_id, cause=str(exc))
-            return False
-        return True
+        if self._node.send(child_id, m.encoder.encode(order)):
+            return True
+        log.warning("a child can't be reached", child=child_id)
+        return False
 
     def _unreachable(self, link: WorkerLink) -> None:
         self._hooks.child_hung(link.child_id)
@@ -230,10 +205,7 @@ class DataPlane:
             feed.arena.unlink()
         if self._event_log is not None:
             self._event_log.close()
-        self._bell.close()
-        self._ringer.close()
-        self._router.close(0)
-        self._context.destroy(linger=0)
+        self._node.close()
 
     # Workers and plans (data thread)
 

@@ -1,17 +1,14 @@
 """The decoder process: several streams on threads, each filling frame slots of its feed's arena.
 
-    engine ROUTER <==DEALER==> loop (main thread) --> streams.DecoderWorker --> a thread a stream
-                                     ^--- outbox (queue) <--- frames, states from the stream threads
+    engine ==orders==> loop (main thread) --> streams.DecoderWorker --> a thread a stream
+       ^==== frames, states, straight from the stream threads =================|
 
-ZeroMQ sockets belong to the main thread; stream threads hand their reports over through a queue and a bell. What a
-broken file does to a decoder ends here: the engine starts another and streams go on.
+What a broken file does to a decoder ends here: the engine starts another and streams go on.
 """
 
 from __future__ import annotations
 
-import collections
-import contextlib
-import socket
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -21,13 +18,12 @@ import cv2
 import msgspec
 import numpy as np
 import setproctitle
-import zmq
 from numpy.typing import NDArray
 
 from framepool.engine.runtime import messages as m
 from framepool.engine.runtime.arena import Arena, ArenaSpec
-from framepool.engine.runtime.child import enter_child
-from framepool.engine.runtime.transport import dealer
+from framepool.engine.runtime.child import ORPHANED_EXIT_CODE, enter_child
+from framepool.engine.runtime.transport import Node
 from framepool.models.letterbox import Preprocess
 from framepool.models.spec import Resize
 from framepool.streams.errors import SourceError
@@ -36,8 +32,8 @@ from framepool.streams.session import failed_report
 from framepool.streams.source_url import parse_source
 from framepool.streams.worker import DecoderWorker
 
-POLL_MS = 1000
-REPORT_SEND_TIMEOUT_MS = 2000
+IDLE_WAIT_S = 1.0
+LINGER_S = 0.5
 STOP_DEADLINE_S = 2.0
 
 
@@ -59,13 +55,12 @@ class _Slots:
 
 
 class SlotSink:
-    """The `FrameSink` of this process: buffers in shared memory, reports into the outbox."""
+    """The `FrameSink` of this process: buffers in shared memory, reports to the engine by `tell` (from any thread)."""
 
-    def __init__(self, ring: Callable[[], None]) -> None:
-        self._ring = ring
+    def __init__(self, tell: Callable[[m.Report], None]) -> None:
+        self._tell = tell
         self._lock = threading.Lock()
         self._feeds: dict[int, _Slots] = {}
-        self.outbox: collections.deque[m.Report] = collections.deque()
 
     def open(self, order: m.AddFeed) -> None:
         slots = _Slots(order)
@@ -141,67 +136,43 @@ class SlotSink:
     def ended(self, stream_id: int) -> None:
         self.close(stream_id)
 
-    def _tell(self, report: m.Report) -> None:
-        self.outbox.append(report)
-        self._ring()
-
 
 class DecoderProcess:
     """The loop: orders in, reports out."""
 
     def __init__(self, config: DecoderConfig) -> None:
         self._config = config
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self._engine = dealer(self._context, config.engine_endpoint, config.child_id, REPORT_SEND_TIMEOUT_MS)
-        self._bell, self._ringer = socket.socketpair()
-        self._bell.setblocking(False)
-        self._ringer.setblocking(False)
-        self._sink = SlotSink(self._ring)
+        self._node = Node(config.child_id)
+        self._node.dial(m.ENGINE, config.engine_endpoint)
+        self._sink = SlotSink(self._report)
         self._worker = DecoderWorker(self._sink)
         self._stopping = False
 
-    def _ring(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # it rings already
-            self._ringer.send(b"!")
-
     def serve(self) -> None:
         """Runs until told to stop."""
-        poller = zmq.Poller()
-        poller.register(self._engine, zmq.POLLIN)
-        poller.register(self._bell.fileno(), zmq.POLLIN)
         self._report(m.ChildReady(self._config.child_id, "", {}, ()))
         while not self._stopping:
-            poller.poll(POLL_MS)
-            with contextlib.suppress(BlockingIOError):
-                self._bell.recv(4096)
-            self._send_reports()
-            self._take_orders()
+            for _, data in self._node.wait(IDLE_WAIT_S):
+                self._obey(m.decode_order.decode(data))
         self._worker.stop(STOP_DEADLINE_S)
-        self._send_reports()
-        self._context.destroy(linger=500)
-
-    def _send_reports(self) -> None:
-        while self._sink.outbox:
-            self._report(self._sink.outbox.popleft())
+        self._node.close(LINGER_S)
 
     def _report(self, report: m.Report) -> None:
-        self._engine.send(m.encoder.encode(report))
+        """Tells the engine. A report that is not taken would leave a slot with nobody: then this process ends at once,
+        and the engine, which takes back what it held, starts another."""
+        if not self._node.send(m.ENGINE, m.encoder.encode(report)):
+            os._exit(ORPHANED_EXIT_CODE)
 
-    def _take_orders(self) -> None:
-        while True:
-            try:
-                data = self._engine.recv(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            match m.decode_order.decode(data):
-                case m.GrantSlots() as order:
-                    self._worker.grant(order.feed_id, self._sink.grant(order.feed_id, order.slots))
-                case m.AddFeed() as order:
-                    self._add(order)
-                case m.RemoveFeed() as order:
-                    self._worker.remove(order.feed_id)
-                case m.Stop():
-                    self._stopping = True
+    def _obey(self, order: m.Order) -> None:
+        match order:
+            case m.GrantSlots():
+                self._worker.grant(order.feed_id, self._sink.grant(order.feed_id, order.slots))
+            case m.AddFeed():
+                self._add(order)
+            case m.RemoveFeed():
+                self._worker.remove(order.feed_id)
+            case m.Stop():
+                self._stopping = True
 
     def _add(self, order: m.AddFeed) -> None:
         try:
@@ -209,7 +180,7 @@ class DecoderProcess:
             self._sink.open(order)
         except (SourceError, OSError) as exc:
             self._sink.state(failed_report(order.feed_id, order.stream, exc))
-            self._report_closed(order.feed_id)
+            self._report(m.FeedClosed(order.feed_id))
             return
         self._worker.add(
             StreamTask(
@@ -226,10 +197,6 @@ class DecoderProcess:
                 phase_ns=order.phase_ns,
             )
         )
-
-    def _report_closed(self, feed_id: int) -> None:
-        self._send_reports()
-        self._report(m.FeedClosed(feed_id))
 
 
 def main() -> int:

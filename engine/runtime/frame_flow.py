@@ -274,7 +274,8 @@ class FrameFlow:
         del feed.stream.frames[frame.id]
         self._let_go_of_activation(frame)
         feed.book.release(frame.lease)
-        if feed.decoder and not feed.closing:
+        slots_in_hand = len(feed.granted) > feed.book.capacity // 2  # its decoder need not be woken
+        if feed.decoder and not feed.closing and not slots_in_hand:
             self._grants.setdefault(feed.id, (feed, []))[1].extend(feed.grant_all())
         self._unuse(feed)
         if not feed.stream.frames:

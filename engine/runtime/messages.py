@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import msgspec
 
+ENGINE = "engine"
+"""The name by which children know the engine's node."""
+
 
 class Message(msgspec.Struct, frozen=True, tag=True, array_like=True):
     """Base: compact positional encoding, tagged with the class name."""

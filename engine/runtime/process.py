@@ -1,6 +1,6 @@
 """The engine's side of a child process: start it, hear its end, stop it for certain.
 
-    spawn -> (ready handshake over ZeroMQ, seen by the data plane) -> exit, watched by one thread a child
+    spawn -> (ready handshake, seen by the data plane) -> exit, watched by one thread a child
 
 The thread that reads the child's standard error is also the one that reaps it and calls `on_exit`, so no child is
 ever without an owner. Lines on standard error become log lines, bounded in length, with credentials removed.

@@ -1,7 +1,7 @@
 """The stage worker process: one stage of one model on one virtual device.
 
-    engine ROUTER <==DEALER== (orders in, reports out)   worker   PULL <--- orders from the worker before
-                                                           |-------PUSH---> the worker after
+    engine <==node==> (orders in, reports out)   worker <--- orders from the worker before
+                                                   |-------> the worker after
 
 Single-threaded: take in all orders that wait, run the one with the earliest reserved start whose window is open, hand
 its result on, report. An order that can't start by its `latest_ns` is refused, not run. A worker never frees memory;
@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
-import zmq
 
 from framepool import FramepoolError
 from framepool.engine.runtime import messages as m
@@ -27,7 +26,7 @@ from framepool.engine.runtime.backends.registry import backend_loader
 from framepool.engine.runtime.child import enter_child, pin_to_cores
 from framepool.engine.runtime.devices import DeviceSettings, StageSettings
 from framepool.engine.runtime.layout import SlotLayout
-from framepool.engine.runtime.transport import PeerSockets, dealer, pull
+from framepool.engine.runtime.transport import Node
 from framepool.engine.scheduling.events import RefusalReason
 from framepool.models.detections import Detections
 from framepool.models.heads import Head, build_head
@@ -35,8 +34,8 @@ from framepool.models.letterbox import Transform
 from framepool.models.partition import TensorInfo
 from framepool.models.spec import FRAME_INPUT, ModelSpec
 
-IDLE_POLL_MS = 1000
-REPORT_SEND_TIMEOUT_MS = 2000
+IDLE_WAIT_S = 1.0
+LINGER_S = 0.5
 MEASURED_RUNS = 5
 
 
@@ -218,59 +217,43 @@ def frame_result(frame_id: int, found: Detections) -> m.FrameResult:
 class StageWorker:
     """The loop: orders in, reports out."""
 
-    def __init__(self, config: WorkerConfig, runner: StageRunner, context: zmq.Context[zmq.Socket[bytes]]) -> None:
+    def __init__(self, config: WorkerConfig, runner: StageRunner, node: Node) -> None:
         self._config = config
         self._runner = runner
-        self._engine = dealer(context, config.engine_endpoint, config.child_id, REPORT_SEND_TIMEOUT_MS)
-        self._peers_in = pull(context, config.own_endpoint)
-        self._peers_out = PeerSockets(context)
-        self._poller = zmq.Poller()
-        self._poller.register(self._engine, zmq.POLLIN)
-        self._poller.register(self._peers_in, zmq.POLLIN)
+        self._node = node
+        self._peers: dict[str, str] = {}
         self._queue: list[tuple[int, int, int, m.BatchOrder]] = []
         self._stopping = False
 
     def serve(self) -> None:
         """Runs until told to stop and nothing is queued."""
         while not (self._stopping and not self._queue):
-            self._poller.poll(self._wait_ms())
-            self._take_in(self._engine)
-            self._take_in(self._peers_in)
+            for _, data in self._node.wait(self._wait_s()):
+                self._take_in(m.decode_order.decode(data))
             if self._queue and self._queue[0][3].hops[self._queue[0][3].hop].earliest_ns <= time.monotonic_ns():
                 _, _, received_ns, order = heapq.heappop(self._queue)
                 self._execute(order, received_ns)
 
     def report(self, report: m.Report) -> None:
-        self._engine.send(m.encoder.encode(report))
+        """Tells the engine. Raises ConnectionError where it has not listened for long."""
+        if not self._node.send(m.ENGINE, m.encoder.encode(report)):
+            raise ConnectionError("the engine takes no reports")
 
-    def close(self, linger_ms: int = 500) -> None:
-        """Closes its sockets; what was reported is still sent for `linger_ms`."""
-        self._peers_in.close(0)
-        self._peers_out.close(linger_ms)
-        self._engine.close(linger_ms)
-
-    def _wait_ms(self) -> int:
-        """Milliseconds to sleep, rounded up: an order starts late by less than one rather than spin."""
+    def _wait_s(self) -> float:
         if not self._queue:
-            return IDLE_POLL_MS
+            return IDLE_WAIT_S
         order = self._queue[0][3]
-        return max(0, -(-(order.hops[order.hop].earliest_ns - time.monotonic_ns()) // 1_000_000))
+        return max(0.0, (order.hops[order.hop].earliest_ns - time.monotonic_ns()) / 1e9)
 
-    def _take_in(self, socket: zmq.Socket[bytes]) -> None:
-        while True:
-            try:
-                data = socket.recv(zmq.NOBLOCK)
-            except zmq.Again:
-                return
-            order = m.decode_order.decode(data)
-            match order:
-                case m.BatchOrder():
-                    start_ns = order.hops[order.hop].start_ns
-                    heapq.heappush(self._queue, (start_ns, order.batch_id, time.monotonic_ns(), order))
-                case m.ArenaGone():
-                    self._runner.maps.drop(order.name)
-                case m.Stop():
-                    self._stopping = True
+    def _take_in(self, order: m.Order) -> None:
+        match order:
+            case m.BatchOrder():
+                start_ns = order.hops[order.hop].start_ns
+                heapq.heappush(self._queue, (start_ns, order.batch_id, time.monotonic_ns(), order))
+            case m.ArenaGone():
+                self._runner.maps.drop(order.name)
+            case m.Stop():
+                self._stopping = True
 
     def _execute(self, order: m.BatchOrder, received_ns: int) -> None:
         hop = order.hops[order.hop]
@@ -315,22 +298,33 @@ class StageWorker:
             return ""
         target = order.hops[order.hop + 1]
         onward = msgspec.structs.replace(order, hop=order.hop + 1, sent_ns=time.monotonic_ns())
-        if self._peers_out.send(target.worker_id, target.endpoint, m.encoder.encode(onward)):
+        if self._reach(target.worker_id, target.endpoint) and self._node.send(
+            target.worker_id, m.encoder.encode(onward)
+        ):
             return ""
         return f"worker {target.worker_id} takes no orders"
+
+    def _reach(self, worker_id: str, endpoint: str) -> bool:
+        """Sees to a connection to a worker; one that was restarted has a new endpoint."""
+        if self._peers.get(worker_id) == endpoint and self._node.knows(worker_id):
+            return True
+        self._node.hang_up(worker_id)
+        self._peers[worker_id] = endpoint
+        return self._node.dial(worker_id, endpoint)
 
     def _refuse(self, order: m.BatchOrder, hop: m.HopOrder, reason: RefusalReason) -> None:
         self.report(m.StageRefusal(order.batch_id, hop.stage, self._config.worker_id, reason.value))
 
 
 def main() -> int:
-    """Process entry: configuration on standard input, ready or refused over ZeroMQ, then serve."""
+    """Process entry: configuration on standard input, ready or refused told to the engine, then serve."""
     config = msgspec.msgpack.decode(enter_child("framepool: stage worker"), type=WorkerConfig)
     import setproctitle
 
     setproctitle.setproctitle(config.title)
     pin_to_cores(config.device.cores, config.niceness)
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    node = Node(config.child_id, config.own_endpoint)
+    node.dial(m.ENGINE, config.engine_endpoint)
     try:
         loaded = backend_loader(config.device.backend)(config.stage, config.device)
         outputs = tensor_infos(config.stage.outputs)
@@ -341,10 +335,10 @@ def main() -> int:
     except Exception as exc:  # the engine must hear the cause, whatever it is
         kind = type(exc).__name__ if isinstance(exc, FramepoolError) else "DeviceError"
         refusal = m.ChildRefused(config.child_id, kind, str(exc)[:2000])
-        dealer(context, config.engine_endpoint, config.child_id, REPORT_SEND_TIMEOUT_MS).send(m.encoder.encode(refusal))
-        context.destroy(linger=1000)
+        node.send(m.ENGINE, m.encoder.encode(refusal))
+        node.close(LINGER_S)
         return 1
-    worker = StageWorker(config, runner, context)
+    worker = StageWorker(config, runner, node)
     facts = loaded.facts
     worker.report(
         m.ChildReady(
@@ -355,8 +349,7 @@ def main() -> int:
         )
     )
     worker.serve()
-    worker.close()
-    context.term()
+    node.close(LINGER_S)
     return 0
 
 

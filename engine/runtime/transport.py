@@ -1,74 +1,255 @@
-"""ZeroMQ sockets as the runtime uses them: bounded, never blocking for ever, no lingering at exit."""
+"""Messages between the processes of one engine, over Unix stream sockets: framed, bounded, never blocking for ever.
+
+A *node* is one process's end: it listens, dials, or both, and knows its peers by the names they gave. Wire format: each
+message is its length (uint32, little-endian) and its bytes; a connection's first message is the name of who dialled.
+
+What can't be sent at once waits in a buffer of the node, bounded; `send` never waits. A peer that is gone, or does not
+read until that buffer is full, is told by False. A message is delivered once, in the order it was sent to that peer, or
+not at all if either process ends.
+
+Why no messaging library: its I/O threads double the wake-ups a message costs, and a wake-up on a shared machine costs
+more than all else a message needs (docs/decisions).
+"""
 
 from __future__ import annotations
 
-import zmq
+import contextlib
+import errno
+import selectors
+import socket
+import struct
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
 
-HIGH_WATER_MARK = 4096
-"""Messages queued per peer before sends fail. Messages are small (slots are named, not sent); in-flight batches are
-bounded far below this by the scheduler."""
+LENGTH = struct.Struct("<I")
+MOST_MESSAGE_BYTES = 16 << 20
+"""A peer that announces more speaks another language: its connection is closed."""
+MOST_UNSENT_BYTES = 4 << 20
+"""Kept per peer before sends fail. Messages are small (slots are named, not sent); in-flight batches are bounded far
+below this by the scheduler."""
+READ_BYTES = 256 << 10
+BACKLOG = 256
 
-
-def router(context: zmq.Context[zmq.Socket[bytes]], endpoint: str) -> zmq.Socket[bytes]:
-    """The engine's one socket: hears every child, sends to any by its id. Unroutable sends raise."""
-    socket = context.socket(zmq.ROUTER)
-    socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-    socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
-    _bound(socket)
-    socket.bind(endpoint)
-    return socket
-
-
-def dealer(
-    context: zmq.Context[zmq.Socket[bytes]], endpoint: str, identity: str, send_timeout_ms: int
-) -> zmq.Socket[bytes]:
-    """A child's socket to the engine."""
-    socket = context.socket(zmq.DEALER)
-    socket.setsockopt(zmq.IDENTITY, identity.encode())
-    _bound(socket)
-    socket.setsockopt(zmq.SNDTIMEO, send_timeout_ms)
-    socket.connect(endpoint)
-    return socket
+Received = list[tuple[str, bytes]]
+"""(name of the peer, message), in the order of each peer."""
 
 
-def pull(context: zmq.Context[zmq.Socket[bytes]], endpoint: str) -> zmq.Socket[bytes]:
-    """A stage worker's door for orders from its peers."""
-    socket = context.socket(zmq.PULL)
-    _bound(socket)
-    socket.bind(endpoint)
-    return socket
+@dataclass(slots=True, eq=False)
+class _Peer:
+    """One connection. `name` is "" until it was told; `rest` holds the beginning of a message, `unsent` what waits."""
+
+    socket: socket.socket
+    name: str
+    rest: bytes = b""
+    unsent: bytearray = field(default_factory=bytearray)
 
 
-def _bound(socket: zmq.Socket[bytes]) -> None:
-    socket.setsockopt(zmq.SNDHWM, HIGH_WATER_MARK)
-    socket.setsockopt(zmq.RCVHWM, HIGH_WATER_MARK)
-    socket.setsockopt(zmq.LINGER, 0)
+class Node:
+    """See the module docstring. `wait`, `dial` and `close` belong to one thread; `send` and `ring` to any."""
 
+    def __init__(self, name: str, path: str = "") -> None:
+        """Listens at `path` (none: only dials). Raises OSError where the path is taken or too long."""
+        self.name = name
+        self._lock = threading.Lock()
+        self._selector = selectors.DefaultSelector()
+        self._peers: dict[str, _Peer] = {}
+        self._connections: set[_Peer] = set()
+        self._bell, self._ringer = socket.socketpair()
+        self._bell.setblocking(False)
+        self._ringer.setblocking(False)
+        self._selector.register(self._bell, selectors.EVENT_READ, self._bell)
+        self._listener: socket.socket | None = None
+        if path:
+            self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self._listener.setblocking(False)
+            try:
+                Path(path).unlink(missing_ok=True)
+                self._listener.bind(path)
+                self._listener.listen(BACKLOG)
+            except OSError:
+                self.close()
+                raise
+            self._selector.register(self._listener, selectors.EVENT_READ, self._listener)
 
-class PeerSockets:
-    """A worker's sockets to the workers after it, opened when first needed, replaced when a peer was restarted."""
+    # Any thread
 
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]]) -> None:
-        self._context = context
-        self._open: dict[str, tuple[str, zmq.Socket[bytes]]] = {}
+    def ring(self) -> None:
+        """Makes `wait` return. Raises OSError when the node is closed."""
+        with contextlib.suppress(BlockingIOError):  # it rings already
+            self._ringer.send(b"!")
 
-    def send(self, worker_id: str, endpoint: str, data: bytes) -> bool:
-        """Sends without waiting; False when the peer's queue is full."""
-        known = self._open.get(worker_id)
-        if known is None or known[0] != endpoint:
-            if known is not None:
-                known[1].close(0)
-            socket = self._context.socket(zmq.PUSH)
-            _bound(socket)
-            socket.connect(endpoint)
-            self._open[worker_id] = known = (endpoint, socket)
+    def send(self, peer_name: str, message: bytes) -> bool:
+        """Sends without waiting; False where the peer is unknown, gone, or has not read for so long that no more is
+        kept for it."""
+        framed = LENGTH.pack(len(message)) + message
+        with self._lock:
+            peer = self._peers.get(peer_name)
+            if peer is None:
+                return False
+            if peer.unsent:
+                if len(peer.unsent) + len(framed) > MOST_UNSENT_BYTES:
+                    return False
+                peer.unsent += framed
+                return True
+            try:
+                sent = peer.socket.send(framed)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                self._forget(peer)
+                return False
+            if sent < len(framed):
+                peer.unsent += memoryview(framed)[sent:]
+                self._selector.modify(peer.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, peer)
+            return True
+
+    # The owner's thread
+
+    def dial(self, peer_name: str, path: str) -> bool:
+        """Connects to the node that listens at `path`, known as `peer_name` from now on; False where none does."""
+        dialled = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        dialled.setblocking(False)
         try:
-            known[1].send(data, zmq.NOBLOCK)
-        except zmq.Again:
+            dialled.connect(path)
+        except OSError:
+            dialled.close()
             return False
-        return True
+        with self._lock:
+            self._add(_Peer(dialled, ""), peer_name)
+        return self.send(peer_name, self.name.encode())
 
-    def close(self, linger_ms: int) -> None:
-        for _, socket in self._open.values():
-            socket.close(linger_ms)
-        self._open = {}
+    def knows(self, peer_name: str) -> bool:
+        """Whether there is a connection to it."""
+        return peer_name in self._peers
+
+    def hang_up(self, peer_name: str) -> None:
+        """Closes the connection to a peer, if there is one."""
+        with self._lock:
+            peer = self._peers.get(peer_name)
+            if peer is not None:
+                self._forget(peer)
+
+    def wait(self, timeout_s: float) -> Received:
+        """What has come, after waiting for it up to `timeout_s` (rounded up to milliseconds by the system)."""
+        received: Received = []
+        for key, events in self._selector.select(timeout_s):
+            source = key.data
+            if source is self._bell:
+                self._silence()
+            elif source is self._listener:
+                self._accept()
+            else:
+                if events & selectors.EVENT_WRITE:
+                    self._send_on(source)
+                if events & selectors.EVENT_READ:
+                    self._read(source, received)
+        return received
+
+    def close(self, linger_s: float = 0.0) -> None:
+        """Closes everything; what waits to be sent is tried for `linger_s`."""
+        until_s = time.monotonic() + linger_s
+        while any(peer.unsent for peer in self._connections) and time.monotonic() < until_s:
+            self.wait(0.02)
+        with self._lock:
+            for peer in list(self._connections):
+                self._forget(peer)
+        if self._listener is not None:
+            if path := self._listener.getsockname():
+                Path(path).unlink(missing_ok=True)
+            self._listener.close()
+        self._selector.close()
+        self._bell.close()
+        self._ringer.close()
+
+    # Connections
+
+    def _silence(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while self._bell.recv(4096):
+                pass
+
+    def _accept(self) -> None:
+        assert self._listener is not None
+        try:
+            accepted, _ = self._listener.accept()
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):  # it stays in the backlog; do not spin on it
+                time.sleep(0.01)
+            return
+        accepted.setblocking(False)
+        with self._lock:
+            self._add(_Peer(accepted, ""), "")
+
+    def _add(self, peer: _Peer, name: str) -> None:
+        self._connections.add(peer)
+        self._selector.register(peer.socket, selectors.EVENT_READ, peer)
+        if name:
+            self._name(peer, name)
+
+    def _name(self, peer: _Peer, name: str) -> None:
+        """A name belongs to whoever gave it last: a restarted process takes the place of the one before."""
+        before = self._peers.get(name)
+        if before is not None:
+            self._forget(before)
+        peer.name = name
+        self._peers[name] = peer
+
+    def _forget(self, peer: _Peer) -> None:
+        if peer not in self._connections:
+            return
+        self._connections.discard(peer)
+        if self._peers.get(peer.name) is peer:
+            del self._peers[peer.name]
+        self._selector.unregister(peer.socket)
+        peer.socket.close()
+
+    def _send_on(self, peer: _Peer) -> None:
+        with self._lock:
+            if peer not in self._connections:
+                return
+            try:
+                sent = peer.socket.send(peer.unsent)
+            except BlockingIOError:
+                return
+            except OSError:
+                self._forget(peer)
+                return
+            del peer.unsent[:sent]
+            if not peer.unsent:
+                self._selector.modify(peer.socket, selectors.EVENT_READ, peer)
+
+    def _read(self, peer: _Peer, received: Received) -> None:
+        if peer not in self._connections:
+            return
+        try:
+            data = peer.socket.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            with self._lock:
+                self._forget(peer)
+            return
+        if peer.rest:
+            data = peer.rest + data
+        at, end = 0, len(data)
+        while end - at >= LENGTH.size:
+            size = LENGTH.unpack_from(data, at)[0]
+            if size > MOST_MESSAGE_BYTES:
+                with self._lock:
+                    self._forget(peer)
+                return
+            stop = at + LENGTH.size + size
+            if stop > end:
+                break
+            message = data[at + LENGTH.size : stop]
+            at = stop
+            if peer.name:
+                received.append((peer.name, message))
+            else:
+                with self._lock:
+                    self._name(peer, message.decode(errors="replace"))
+        peer.rest = data[at:]

@@ -28,7 +28,7 @@ class FakeFleet:
 
 def decoders(most: int, per_process: int) -> tuple[Decoders, FakeFleet]:
     fleet: Any = FakeFleet()
-    made = Decoders(fleet, "ipc://engine", DecodersSection(max_processes=most, streams_per_process=per_process))
+    made = Decoders(fleet, "/run/engine", DecodersSection(max_processes=most, streams_per_process=per_process))
     made.start()
     return made, fleet
 
@@ -54,7 +54,7 @@ def test_a_stream_that_starts_anew_keeps_its_process_and_a_freed_place_is_used()
 def test_a_process_is_told_where_its_engine_is() -> None:
     _, fleet = decoders(most=1, per_process=1)
     config = msgspec.msgpack.decode(fleet.specs[0].make_config("decoder-0.3"), type=DecoderConfig)
-    assert (config.child_id, config.engine_endpoint) == ("decoder-0.3", "ipc://engine")
+    assert (config.child_id, config.engine_endpoint) == ("decoder-0.3", "/run/engine")
     assert config.title.startswith("framepool: decoder")
 
 

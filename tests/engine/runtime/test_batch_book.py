@@ -29,7 +29,7 @@ class Rig:
     def __init__(self) -> None:
         self.prefix = f"framepool-test-{uuid.uuid4().hex[:8]}"
         names = iter(f"{self.prefix}-{n}" for n in range(100))
-        self.workers = {f"w{s}": WorkerLink(f"w{s}", f"w{s}.1", f"ipc://{s}", RecentSums(1, 0)) for s in range(STAGES)}
+        self.workers = {f"w{s}": WorkerLink(f"w{s}", f"w{s}.1", f"/run/{s}", RecentSums(1, 0)) for s in range(STAGES)}
         self.released: list[int] = []
         self.book = BatchBook(self.workers, lambda feed: self.released.append(feed.id))
         self.pools = {

@@ -58,7 +58,7 @@ class Rig:
         return self.fleet.ensure([ChildSpec(child, program, lambda child_id: b"{}")])[0]
 
     def ready(self, child_id: str) -> None:
-        self.fleet.ready(ChildReady(child_id, f"ipc://{child_id}", {}, ()))
+        self.fleet.ready(ChildReady(child_id, f"/run/{child_id}", {}, ()))
 
     def status(self, child: str) -> fleet_module.ChildStatus:
         return self.fleet.status()[child]

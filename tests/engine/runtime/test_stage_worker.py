@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import zmq
 
 from framepool.engine.runtime import messages as m
 from framepool.engine.runtime.arena import Arena, ArenaSpec
@@ -19,7 +19,7 @@ from framepool.engine.runtime.backends.base import Array
 from framepool.engine.runtime.devices import DeviceSettings, StageSettings
 from framepool.engine.runtime.layout import SlotLayout
 from framepool.engine.runtime.stage_worker import StageRunner, StageWorker, WorkerConfig, tensor_infos
-from framepool.engine.runtime.transport import router
+from framepool.engine.runtime.transport import Node
 from framepool.engine.scheduling.events import RefusalReason
 from framepool.models.detections import Detections
 from framepool.models.letterbox import Transform
@@ -77,7 +77,7 @@ def config(folder: Path, stage: int) -> WorkerConfig:
     inputs = ((FRAME_INPUT, "uint8", PICTURE),) if stage == 0 else MIDDLE
     outputs = MIDDLE if stage == 0 else (("score", "float32", (1,)),)
     return WorkerConfig(
-        f"w{stage}.1", f"w{stage}", "", f"ipc://{folder}/engine", f"ipc://{folder}/w{stage}",
+        f"w{stage}.1", f"w{stage}", "", f"{folder}/engine", f"{folder}/w{stage}",
         DeviceSettings("d", "d", "none", "cpu", "fp32", ()), StageSettings("", inputs, outputs, 4, 1), stage, None, 0,
         False,
     )  # fmt: skip
@@ -87,34 +87,39 @@ class Rig:
     """The engine's end of two workers, each on a thread."""
 
     def __init__(self, folder: Path) -> None:
-        self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-        self.socket = router(self.context, f"ipc://{folder}/engine")
+        self.node = Node(m.ENGINE, f"{folder}/engine")
+        self.heard: deque[bytes] = deque()
         name = f"framepool-test-{uuid.uuid4().hex[:8]}"
         self.frames = Arena.create(ArenaSpec(f"{name}-f", 8, 12))
         self.layout = SlotLayout.of(tensor_infos(MIDDLE), 4)
         self.middle = Arena.create(ArenaSpec(f"{name}-m", 8, self.layout.total_bytes))
-        self.endpoints = [f"ipc://{folder}/w{stage}" for stage in (0, 1)]
+        self.endpoints = [f"{folder}/w{stage}" for stage in (0, 1)]
         self.first = FirstStage()
         self.threads = []
-        self.workers = []
+        self.nodes = []
         for stage, loaded, head in ((0, self.first, None), (1, LastStage(), OneBoxHead())):
             settings = config(folder, stage)
-            worker = StageWorker(settings, StageRunner(settings, loaded, head), self.context)
-            self.workers.append(worker)
+            node = Node(settings.child_id, settings.own_endpoint)
+            assert node.dial(m.ENGINE, settings.engine_endpoint)
+            worker = StageWorker(settings, StageRunner(settings, loaded, head), node)
+            self.nodes.append(node)
             worker.report(m.ChildReady(settings.child_id, "", {}, ()))
             self.threads.append(threading.Thread(target=worker.serve))
             self.threads[-1].start()
         assert {self.hear().child_id for _ in range(2)} == {"w0.1", "w1.1"}
 
     def hear(self, timeout_s: float = 5.0) -> Any:
-        assert self.socket.poll(timeout_s * 1000), "no report came"
-        return m.decode_report.decode(self.socket.recv_multipart()[1])
+        until_s = time.monotonic() + timeout_s
+        while not self.heard:
+            assert time.monotonic() < until_s, "no report came"
+            self.heard.extend(data for _, data in self.node.wait(0.1))
+        return m.decode_report.decode(self.heard.popleft())
 
     def hear_all(self, count: int) -> dict[tuple[int, int], Any]:
         return {(report.batch_id, report.stage): report for report in (self.hear() for _ in range(count))}
 
     def send(self, stage: int, order: m.Order) -> None:
-        self.socket.send_multipart([f"w{stage}.1".encode(), m.encoder.encode(order)])
+        assert self.node.send(f"w{stage}.1", m.encoder.encode(order))
 
     def picture(self, slot: int, value: int, generation: int = 1) -> m.FrameInput:
         self.frames.stamp(slot, generation)
@@ -135,10 +140,8 @@ class Rig:
         for thread in self.threads:
             thread.join(5)
             assert not thread.is_alive()
-        for worker in self.workers:
-            worker.close()
-        self.socket.close(0)
-        self.context.term()
+        for node in (*self.nodes, self.node):
+            node.close()
         self.frames.unlink()
         self.middle.unlink()
 
