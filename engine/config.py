@@ -111,6 +111,9 @@ class ProfilesSection(_Section):
     batch_sizes: tuple[int, ...] = Field((1, 2, 4), description="measured; those between are interpolated")
     gpu_batch_sizes: tuple[int, ...] = (1, 2, 4, 8, 16)
     seconds_per_batch: float = Field(0.25, gt=0, le=60)
+    batch_overhead_ms: float = Field(
+        0.5, ge=0, le=100, description="what a batch costs a CPU device beside the model: order, head, report"
+    )
 
     @field_validator("batch_sizes", "gpu_batch_sizes")
     @classmethod

@@ -13,6 +13,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+import msgspec
+
 from framepool.engine.planning.plan import PlacedPlan
 from framepool.engine.scheduling.events import DropReason, ServiceClass
 
@@ -135,8 +137,7 @@ class StreamChanges:
     loop: bool | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DetectionRow:
+class DetectionRow(msgspec.Struct, frozen=True):
     """One published detection. Box x1 y1 x2 y2 in source pixels; `keypoints` J x (x, y, score)."""
 
     label: str

@@ -42,11 +42,11 @@ def _rows(frame: LiveFrame, result: FrameResult) -> list[DetectionRow]:
         shape = (-1, result.keypoints_per_row, 3)
         keypoints = np.frombuffer(result.keypoints, dtype="<f4").reshape(shape).tolist()
     embedding = tuple(np.frombuffer(result.embedding, dtype="<f4").tolist())
+    labels = stream.spec.labels
     rows = []
-    for i, (score, class_id, box) in enumerate(zip(scores, classes, boxes, strict=True)):
-        label = labelled(stream.spec.labels, class_id)
-        if not stream.wants(label, score):
-            continue
-        points = tuple((x, y, s) for x, y, s in keypoints[i]) if keypoints else ()
-        rows.append(DetectionRow(label, class_id, score, (box[0], box[1], box[2], box[3]), points, embedding))
+    for i, (score, class_id, (x1, y1, x2, y2)) in enumerate(zip(scores, classes, boxes, strict=True)):
+        label = labelled(labels, class_id)
+        if stream.wants(label, score):
+            points = tuple((x, y, s) for x, y, s in keypoints[i]) if keypoints else ()
+            rows.append(DetectionRow(label, class_id, score, (x1, y1, x2, y2), points, embedding))
     return rows

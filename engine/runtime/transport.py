@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import selectors
+import select
 import socket
 import struct
 import threading
@@ -53,13 +53,13 @@ class Node:
         """Listens at `path` (none: only dials). Raises OSError where the path is taken or too long."""
         self.name = name
         self._lock = threading.Lock()
-        self._selector = selectors.DefaultSelector()
+        self._epoll = select.epoll()
+        self._by_fd: dict[int, _Peer] = {}
         self._peers: dict[str, _Peer] = {}
-        self._connections: set[_Peer] = set()
         self._bell, self._ringer = socket.socketpair()
         self._bell.setblocking(False)
         self._ringer.setblocking(False)
-        self._selector.register(self._bell, selectors.EVENT_READ, self._bell)
+        self._epoll.register(self._bell.fileno(), select.EPOLLIN)
         self._listener: socket.socket | None = None
         if path:
             self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -71,7 +71,7 @@ class Node:
             except OSError:
                 self.close()
                 raise
-            self._selector.register(self._listener, selectors.EVENT_READ, self._listener)
+            self._epoll.register(self._listener.fileno(), select.EPOLLIN)
 
     # Any thread
 
@@ -102,7 +102,7 @@ class Node:
                 return False
             if sent < len(framed):
                 peer.unsent += memoryview(framed)[sent:]
-                self._selector.modify(peer.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, peer)
+                self._epoll.modify(peer.socket.fileno(), select.EPOLLIN | select.EPOLLOUT)
             return True
 
     # The owner's thread
@@ -134,32 +134,30 @@ class Node:
     def wait(self, timeout_s: float) -> Received:
         """What has come, after waiting for it up to `timeout_s` (rounded up to milliseconds by the system)."""
         received: Received = []
-        for key, events in self._selector.select(timeout_s):
-            source = key.data
-            if source is self._bell:
-                self._silence()
-            elif source is self._listener:
-                self._accept()
-            else:
-                if events & selectors.EVENT_WRITE:
-                    self._send_on(source)
-                if events & selectors.EVENT_READ:
-                    self._read(source, received)
+        for fd, events in self._epoll.poll(timeout_s):
+            peer = self._by_fd.get(fd)
+            if peer is None:
+                self._silence() if fd == self._bell.fileno() else self._accept(fd)
+                continue
+            if events & select.EPOLLOUT:
+                self._send_on(peer)
+            if events & ~select.EPOLLOUT:
+                self._read(peer, received)
         return received
 
     def close(self, linger_s: float = 0.0) -> None:
         """Closes everything; what waits to be sent is tried for `linger_s`."""
         until_s = time.monotonic() + linger_s
-        while any(peer.unsent for peer in self._connections) and time.monotonic() < until_s:
+        while any(peer.unsent for peer in self._by_fd.values()) and time.monotonic() < until_s:
             self.wait(0.02)
         with self._lock:
-            for peer in list(self._connections):
+            for peer in list(self._by_fd.values()):
                 self._forget(peer)
         if self._listener is not None:
             if path := self._listener.getsockname():
                 Path(path).unlink(missing_ok=True)
             self._listener.close()
-        self._selector.close()
+        self._epoll.close()
         self._bell.close()
         self._ringer.close()
 
@@ -170,8 +168,9 @@ class Node:
             while self._bell.recv(4096):
                 pass
 
-    def _accept(self) -> None:
-        assert self._listener is not None
+    def _accept(self, fd: int) -> None:
+        if self._listener is None or fd != self._listener.fileno():
+            return  # closed since
         try:
             accepted, _ = self._listener.accept()
         except OSError as error:
@@ -183,8 +182,8 @@ class Node:
             self._add(_Peer(accepted, ""), "")
 
     def _add(self, peer: _Peer, name: str) -> None:
-        self._connections.add(peer)
-        self._selector.register(peer.socket, selectors.EVENT_READ, peer)
+        self._by_fd[peer.socket.fileno()] = peer
+        self._epoll.register(peer.socket.fileno(), select.EPOLLIN)
         if name:
             self._name(peer, name)
 
@@ -197,17 +196,15 @@ class Node:
         self._peers[name] = peer
 
     def _forget(self, peer: _Peer) -> None:
-        if peer not in self._connections:
+        if self._by_fd.pop(peer.socket.fileno(), None) is None:
             return
-        self._connections.discard(peer)
         if self._peers.get(peer.name) is peer:
             del self._peers[peer.name]
-        self._selector.unregister(peer.socket)
-        peer.socket.close()
+        peer.socket.close()  # which takes it out of the epoll set too
 
     def _send_on(self, peer: _Peer) -> None:
         with self._lock:
-            if peer not in self._connections:
+            if not peer.unsent or peer.socket.fileno() < 0:
                 return
             try:
                 sent = peer.socket.send(peer.unsent)
@@ -218,10 +215,10 @@ class Node:
                 return
             del peer.unsent[:sent]
             if not peer.unsent:
-                self._selector.modify(peer.socket, selectors.EVENT_READ, peer)
+                self._epoll.modify(peer.socket.fileno(), select.EPOLLIN)
 
     def _read(self, peer: _Peer, received: Received) -> None:
-        if peer not in self._connections:
+        if peer.socket.fileno() < 0:
             return
         try:
             data = peer.socket.recv(READ_BYTES)

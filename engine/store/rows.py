@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -40,9 +40,8 @@ def detection_rows(frame: FrameDetections) -> list[dict[str, Any]]:
     ]
 
 
-def _packed(values: Iterable[Any]) -> bytes | None:
-    array = np.array(tuple(values), dtype="<f4")
-    return array.tobytes() if array.size else None
+def _packed(values: Sequence[Any]) -> bytes | None:
+    return np.array(values, dtype="<f4").tobytes() if values else None
 
 
 def frames_of(frame_rows: Iterable[Row[Any]], found: Iterable[Row[Any]]) -> tuple[FrameDetections, ...]:
