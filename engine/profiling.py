@@ -92,10 +92,10 @@ class Profiles:
             if kept is None:
                 return None
             batch_sizes, latency_us, source = kept
-            if target.times_share:
-                latency_us = latency_us * target.share
             if target.device.on_cpu:
                 latency_us = latency_us + self._settings.batch_overhead_ms * 1e3 / partition.n_blocks
+            if target.times_share:
+                latency_us = latency_us * target.share
             blocks.append(
                 BlockProfile(
                     partition.model_digest, target.device.device_class, target.share, batch_sizes, latency_us, source
