@@ -1,7 +1,12 @@
-"""Stage files of registered models: cut when first needed, kept under the engine's state, keyed by digest and range."""
+"""Stage files of registered models: cut when first needed, kept under the engine's state.
+
+Keyed by the model's digest, the range of blocks and where these were cut: a model that is registered again may be cut
+elsewhere, as block costs are measured.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import threading
 from pathlib import Path
@@ -19,7 +24,7 @@ def edge(tensors: tuple[TensorInfo, ...]) -> Edge:
 
 
 class StageFiles:
-    """Files below `root`: ``<digest>/<first>-<last>.onnx``. Safe to call from several threads."""
+    """Files below `root`: ``<digest>/<first>-<last>-<cuts>.onnx``. Safe to call from several threads."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -29,7 +34,7 @@ class StageFiles:
         """The file of blocks [first, last): the served model itself where that is all of them. Raises ModelError."""
         if (first_block, last_block) == (0, partition.n_blocks):
             return entry.path
-        path = self._root / partition.model_digest[:32] / f"{first_block}-{last_block}.onnx"
+        path = self._root / partition.model_digest[:32] / f"{first_block}-{last_block}-{_cuts(partition)}.onnx"
         with self._lock:
             if not path.exists():
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -40,3 +45,9 @@ class StageFiles:
         """Removes the stages of a model that was removed."""
         with self._lock:
             shutil.rmtree(self._root / digest[:32], ignore_errors=True)
+
+
+def _cuts(partition: Partition) -> str:
+    """Names the cuts of a partition."""
+    tensors = [[tensor.name for tensor in cut.tensors] for cut in partition.cuts]
+    return hashlib.sha256(repr(tensors).encode()).hexdigest()[:12]

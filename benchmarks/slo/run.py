@@ -19,7 +19,7 @@ from framepool.engine.scheduling.events import ServiceClass
 LEAST_INGESTED = 0.95
 """Of the offered frames: with fewer the decoders did not keep up, and the load was never really there."""
 RUNNING_TIMEOUT_S = 60.0
-POLL_S = 0.5
+POLL_S = 1.0
 LONGEST_START_S = 2.0
 """Over which all cameras of a run are registered."""
 PREFIX = "bench-"
